@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import FileIndex, has_decorator, method_of
+from ._index import FileIndex, has_decorator, method_of, unparsed
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -31,10 +30,10 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         if parameter is not None:
             # Its name is that of an owner, too: optimizers are given single weights.
             owner = frozenset([f"{value.name}.{name}".partition(".*")[0]] if value.name else [])
-            return replace(parameter, owners=owner)
+            return parameter._replace(owners=owner)
     if name == "data" and value.may_be_tensor:
         # Marked, because torch's counter misses a write through `.data`: rule `saved-data`.
-        return replace(value.cut(), data="data")
+        return value.cut()._replace(data="data")
     if name == "grad":
         return Value("tensor", run.new_place(), False, Grad.NO)
     if name in _NUMBERS:
@@ -74,10 +73,9 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return named(run.constructed[value.made][name], key)
     cls: ast.ClassDef = value.data
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
-        known = _renamed(known, value.name)
-        if known.kind == "tensor" and value.name != "self":
+        if value.name != "self" and (known := _renamed(known, value.name)).kind == "tensor":
             # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
-            known = state.attributes[key] = replace(known, places=run.new_place())
+            known = state.attributes[key] = known._replace(places=run.new_place())
         return known
     method = method_of(cls, name)
     if method is not None:
@@ -107,15 +105,15 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         if value.name and not state.mode:
             uses = frozenset([Use(value.name, run.tick(), run.span(node), state.guards)])
         if value.name and key in state.attributes:
-            return replace(state.attributes[key], uses=uses)
+            return state.attributes[key]._replace(uses=uses)
         grad = Grad.NO if value.name in run.frozen else Grad.YES
-        made = replace(
-            run.tensor(grad), uses=uses, leaf=Leaf.LEAF if grad else Leaf.NO, made=value.data.span, name=key
+        made = run.tensor(grad)._replace(
+            uses=uses, leaf=Leaf.LEAF if grad else Leaf.NO, made=value.data.span, name=key
         )
         if value.name:
             state.attributes[key] = made
         return made
-    if value.kind == "unknown" and ast.unparse(node) in run.index.parametrized:
+    if value.kind == "unknown" and unparsed(node) in run.index.parametrized:
         return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
     return None
 
@@ -124,4 +122,4 @@ def _renamed(value: Value, owner: str) -> Value:  # after that object instead of
     def of(name: str) -> str:
         return owner + name[4:] if name.startswith("self") else name
 
-    return replace(value, name=of(value.name), owners=frozenset(map(of, value.owners)))
+    return value._replace(name=of(value.name), owners=frozenset(map(of, value.owners)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from functools import lru_cache
 
 from ..syntax import dotted
@@ -43,7 +42,7 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
             forget(name, state)
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
                 # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`).
-                value = replace(value, name=name, given=False)
+                value = value._replace(name=name, given=False)
             state.names[name] = named(value, name)
         case ast.Tuple() | ast.List():
             _unpack(run, target, value, state)
@@ -79,9 +78,9 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
         elif value.kind == "sequence" and value.items:
             each = shared(value.items) or PLAIN
         elif value.kind == "tensor":
-            each = replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None)
+            each = value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
         else:
-            each = replace(elements(run, value, state), owners=value.owners)
+            each = elements(run, value, state)._replace(owners=value.owners)
         if isinstance(element, ast.Name) and each.kind == "unknown":
             each = holds_integers(each, element.id)
         bind(run, element, each, state)
@@ -99,7 +98,7 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         if wanted is True and not base.given and not base.may:
             bind(run, target.value, leaf_of(base, Leaf.LEAF, run.span(target)), state)
         elif wanted is False:
-            bind(run, target.value, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
+            bind(run, target.value, base._replace(grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners
     elif target.attr == "inplace":
         _set_inplace(run, target.value, base, state, inplace=value.data == Constant(True))
@@ -107,14 +106,14 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         key = f"{base.name}.{target.attr}"
         forget(target.attr, state)
         if value.kind == "unknown" and (value.owners or dotted(target) in run.index.trained):
-            value = replace(value, name=key)
+            value = value._replace(name=key)
         state.attributes[key] = named(value, key)
 
 
 def _set_inplace(run: FileRun, holder: ast.expr, base: Value, state: FlowState, *, inplace: bool) -> None:
     """Set the flag of a module, or of all whose class a condition names: ``for m in self.modules()``."""
     if base.kind == "module":
-        bind(run, holder, replace(base, data=base.data._replace(inplace=inplace)), state)
+        bind(run, holder, base._replace(data=base.data._replace(inplace=inplace)), state)
     chosen = " ".join(text for text, holds in state.guards if holds) if base.data == "modules" else ""
     for key, part in state.attributes.items() if chosen else ():
         state.attributes[key] = changed = _with_inplace(part, chosen, inplace=inplace)
@@ -128,7 +127,7 @@ def _with_inplace(part: Value, chosen: str, *, inplace: bool) -> Value:
     data: ModuleData = part.data
     parts = tuple(_with_inplace(each, chosen, inplace=inplace) for each in data.parts)
     is_chosen = re.search(rf"\b{data.kind}\b", chosen) is not None
-    return replace(part, data=data._replace(inplace=inplace if is_chosen else data.inplace, parts=parts))
+    return part._replace(data=data._replace(inplace=inplace if is_chosen else data.inplace, parts=parts))
 
 
 def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowState) -> None:
@@ -139,10 +138,10 @@ def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowStat
     if base.may_be_tensor and not is_text(target.slice):
         if isinstance(target.value, ast.Attribute) and target.value.attr == "data":
             data_written(run, target.value, target, state)
-        part = replace(base, leaf=Leaf(min(base.leaf, Leaf.VIEW)))
+        part = base._replace(leaf=Leaf(min(base.leaf, Leaf.VIEW)))
         whole = target if run.statement is None else run.statement
         written = write(run, state, WriteEffect(part, target, whole, "[...] =", value))
-        rebind_view(run, target.value, replace(written, leaf=base.leaf), state)
+        rebind_view(run, target.value, written._replace(leaf=base.leaf), state)
     elif base.kind == "sequence" and isinstance(target.value, (ast.Name, ast.Attribute)):
         bind(run, target.value, _with_item(base, target.slice, value), state)
 
@@ -189,8 +188,8 @@ def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, stat
 def _apart(run: FileRun, value: Value) -> Value:
     """Return the item of a round: what a network returned may be a list, whose items share no memory."""
     if value.kind == "sequence":
-        return replace(value, items=tuple(_apart(run, item) for item in value.items))
-    return replace(value, places=run.new_place()) if value.data == "network" else value
+        return value._replace(items=tuple(_apart(run, item) for item in value.items))
+    return value._replace(places=run.new_place()) if value.data == "network" else value
 
 
 def elements(run: FileRun, value: Value, state: FlowState) -> Value:
@@ -202,17 +201,17 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.data in ("parameters", "named_parameters"):
         leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
         if value.owners <= run.frozen or not value.sure:
-            leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
+            leaf = leaf._replace(grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
         origin = None
         if run.statement is not None and state.is_sure(value) and value.data != "network" and not state.mode:
             origin = ViewOrigin("several", run.span(run.statement))  # a loop over a tensor is its `unbind`
-        return replace(_apart(run, value), origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
+        return _apart(run, value)._replace(origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
-    return replace(made, data=value.data if value.data == "modules" else sole_graph([value]))
+    return made._replace(data=value.data if value.data == "modules" else sole_graph([value]))
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
@@ -227,4 +226,4 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
     if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
         return sequence(tuple(join(item, value) for item in base.items), base.data)
     # What stood there before may be gone (`S2Decoder` of Two-stage-VAE-pytorch).
-    return sequence((replace(join(shared(base.items) or value, value), uses=value.uses),), "list")
+    return sequence((join(shared(base.items) or value, value)._replace(uses=value.uses),), "list")

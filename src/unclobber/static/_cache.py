@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from ..model import PACKAGE, VERSION, write_cached
@@ -40,6 +40,7 @@ class CheckCache:
         """Read the entries that an earlier check with the same rules and the same unclobber has left."""
         self._folder = folder
         self._path = os.path.join(folder, "check-all.json" if all_rules else "check.json")
+        self._name = cache(partial(_relative, folder))  # many files import the same
         self._known = self._read()
         self._digests: dict[str, str] = {}
         self._others: dict[str, str] = {}
@@ -50,7 +51,7 @@ class CheckCache:
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
-                if all(self._digest_of(name) == other for name, other in others.items()):
+                if all(self._digest_of(self._path_of(name)) == was for name, was in others.items()):
                     return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
         return None
 
@@ -60,7 +61,7 @@ class CheckCache:
         # Read once more, because the file may have been edited since.
         if clean is not None and digest and digest == _digest(path, is_named=is_named):
             commented = [text[len(path) :] for text in clean.commented]
-            others = {self._name(read): _digest(read) for read in clean.read}
+            others = {self._name(read): self._digest_of(read) for read in clean.read}
             self._new[name] = [digest, clean.lines, commented, others]
         elif name in self._known:
             self._new[name] = None
@@ -88,19 +89,20 @@ class CheckCache:
             pass
         return {}
 
-    def _digest_of(self, name: str) -> str:
-        if name not in self._others:
-            self._others[name] = _digest(self._path_of(name))
-        return self._others[name]  # many files import the same
-
-    def _name(self, path: str) -> str:  # so that the whole project may be moved
-        try:
-            return os.path.relpath(path, self._folder)
-        except ValueError:  # on another drive
-            return path
+    def _digest_of(self, path: str) -> str:
+        if path not in self._others:
+            self._others[path] = _digest(path)
+        return self._others[path]
 
     def _path_of(self, name: str) -> str:
         return os.path.join(self._folder, name)
+
+
+def _relative(folder: str, path: str) -> str:  # so that the whole project may be moved
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:  # on another drive
+        return path
 
 
 def _digest(path: str, *, is_named: bool = False) -> str:

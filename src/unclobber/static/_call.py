@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ._binding import elements
 from ._engine import FileRun
@@ -11,8 +11,7 @@ from ._state import FlowState
 from ._values import PLAIN, Constant, Value
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedCall:
+class FollowedCall(NamedTuple):
     """A call with the values of its arguments."""
 
     node: ast.Call

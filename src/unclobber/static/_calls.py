@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from dataclasses import replace
-
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, method_of
+from ._index import FunctionNode, has_decorator, home_of, method_of, unparsed
 from ._inlining import inline
 from ._modules import Given, apply, is_network_method, network_result
 from ._operations import operation, unknown_result
@@ -19,7 +16,7 @@ from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, 
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of calling a value."""
-    known = transferred(run, callee.kind, "__call__", replace(call, receiver=callee), state)
+    known = transferred(run, callee.kind, "__call__", call._replace(receiver=callee), state)
     if known is None and (callee.given or callee.kind == "unknown"):
         known = transferred(run, "builtin", call.name, call, state)
     if known is not None:
@@ -30,7 +27,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     if is_network and not state.mode:
         bit = run.new_node()
         use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
-        return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
+        return result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
     return result
 
 
@@ -69,7 +66,7 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if run.at_top:
         inline(run, init, state, call.values, call.keywords, made)
     else:
-        made = replace(made, made=run.span(call.node))
+        made = made._replace(made=run.span(call.node))
         _note_constants(run, init, made, call)
     return made
 
@@ -85,7 +82,7 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     trial = FlowState()
     with run.within(suspicions={}, evaluated=run.evaluated):
         inline(run, init, trial, call.values, call.keywords, made)
-    text = ast.unparse(init)
+    text = unparsed(init)
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
         once = home_of(init).assigned_attributes[name] == text.count(f".{name} = ")
@@ -116,7 +113,7 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if call.name == "next":
         return elements(run, call.first, state)
     if call.name != "iter" and (call.first.kind == "tensor" or call.first.data == "parameters"):
-        return replace(sequence((elements(run, call.first, state),)), owners=call.first.owners)
+        return sequence((elements(run, call.first, state),))._replace(owners=call.first.owners)
     return call.first
 
 
@@ -152,4 +149,4 @@ def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
         element = join(elements(run, value, state) if value.kind == "sequence" else value, element)
     if element is None or not element.may_be_tensor:
         return element
-    return replace(element, places=run.new_place(), leaf=Leaf.NO, origin=None)
+    return element._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)

@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ._index import FileIndex, FunctionNode, home_of, is_short
@@ -159,7 +158,7 @@ class FileRun:
         known = self.suspicions.get(key)
         better = confidence, suspicion.needed is not None
         if known is None or (known.confidence, known.needed is not None) < better:
-            self.suspicions[key] = replace(suspicion, confidence=confidence)
+            self.suspicions[key] = suspicion._replace(confidence=confidence)
 
     def _quiet(self, suspicion: Suspicion) -> int:
         """Return the steps of confidence that a suspicion loses in code that is mostly not trained."""

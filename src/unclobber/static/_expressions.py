@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
@@ -12,6 +11,7 @@ from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
+from ._index import unparsed
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
@@ -134,7 +134,7 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
             value = run.evaluate(test, state)
             if isinstance(value.data, Constant):
                 return bool(value.data.value)
-    text = ast.unparse(test)
+    text = unparsed(test)
     return next((holds for holds in (True, False) if (text, holds) in state.guards), None)
 
 
@@ -162,7 +162,7 @@ def _unary(run: FileRun, node: ast.UnaryOp, state: FlowState) -> Value:
     value = run.evaluate(node.operand, state)
     if isinstance(node.op, ast.Not) or not value.may_be_tensor:
         return PLAIN
-    return replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None, name="")
+    return value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None, name="")
 
 
 @follows(ast.BinOp)
@@ -175,7 +175,7 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     if rewritten and isinstance(node.left, ast.Name) and left.may_be_tensor:
         confidence = HIGH if len(left.places) == 1 else 1
         suspicion = Suspicion(CheckRule.OPERAND, confidence, run.span(node.right), run.span(node.left))
-        run.suspect(state, replace(suspicion, name=node.left.id))
+        run.suspect(state, suspicion._replace(name=node.left.id))
     if "sequence" in (left.kind, right.kind):
         if left.kind == right.kind:
             return sequence(left.items + right.items)
@@ -188,7 +188,7 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     result = operation(run, state, OPERATORS[type(node.op)].operation, [left, right], node, operands=operands)
     if state.is_sure(left) or state.is_sure(right):
         return result
-    return replace(result, kind="unknown", sure=False)
+    return result._replace(kind="unknown", sure=False)
 
 
 # --- attributes and indices --------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     )
     places = run.new_place() if doubtful else base.places or run.new_place()
     view = view_of(run, state, "slice", "view", base, run.span(node), base.grad)
-    view = replace(view, kind=base.kind, sure=state.is_sure(base), places=places)
-    return replace(view, leaf=Leaf.NO, origin=None) if doubtful else view
+    view = view._replace(kind=base.kind, sure=state.is_sure(base), places=places)
+    return view._replace(leaf=Leaf.NO, origin=None) if doubtful else view
 
 
 def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr, state: FlowState) -> Value:
@@ -244,7 +244,7 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
         needed_grad = grad if base.sure else Grad.MAYBE
         save(state, SaveEffect(value, "index", "indices", run.span(node), bit, needed_grad))
     made = run.tensor(grad, base.nodes, base.may | bit)
-    return replace(made, uses=base.uses, integer=base.integer)
+    return made._replace(uses=base.uses, integer=base.integer)
 
 
 def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -280,26 +280,26 @@ def _comprehension(
     state.names = outside
     made = sequence((value,), "list")
     if isinstance(node, ast.DictComp):  # unlike things under computed keys: no graph is sure
-        value = replace(value, nodes=0, grad=min(value.grad, Grad.MAYBE))
+        value = value._replace(nodes=0, grad=min(value.grad, Grad.MAYBE))
         made = sequence((value,), (None,))
-    return replace(made, owners=value.owners)
+    return made._replace(owners=value.owners)
 
 
 @follows(ast.Call)
 def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     """Evaluate a call: of a library by its imported name, of a method, or of another value."""
     function = node.func
-    full = run.index.full(function)
-    library = full.partition(".")[0]
     head = dotted(function).partition(".")[0]
-    is_import = head in run.index.imports and head not in state.names
-    if is_import and library in ("mmcv", "mmengine") and full.rpartition(".")[2] in CONTAINERS:
-        library, full = "torch", f"torch.nn.{full.rpartition('.')[2]}"  # their own classes of torch's
-    if is_import and library in ("torch", "numpy", "math", "scipy", "einops"):
-        call = call_of(run, node, state, full.rpartition(".")[2], full=full)
-        if full.startswith("torch."):
-            return torch_call(run, call, state)
-        return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
+    if head in run.index.imports and head not in state.names:
+        full = run.index.full(function)
+        library, last = full.partition(".")[0], full.rpartition(".")[2]
+        if library in ("mmcv", "mmengine") and last in CONTAINERS:
+            library, full = "torch", f"torch.nn.{last}"  # their own classes of torch's
+        if library in ("torch", "numpy", "math", "scipy", "einops"):
+            call = call_of(run, node, state, last, full=full)
+            if full.startswith("torch."):
+                return torch_call(run, call, state)
+            return unknown_result(run, state, call.every, strong=True) if library == "einops" else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

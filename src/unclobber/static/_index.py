@@ -17,6 +17,7 @@ MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
+unparsed = lru_cache(maxsize=1024)(ast.unparse)
 
 
 class FileIndex:
@@ -42,30 +43,48 @@ class FileIndex:
         self.imported: dict[str, Definition | None] = {}
         """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []  # the modules of which all names are imported
-        for node in ast.walk(tree):
+        self.modules: dict[str, FileIndex | None] = {}  # the files of imported modules, by their names
+        self.called: set[str] = set()
+        self._calls: list[tuple[str, str, bool]] = []
+        """Each call: the bare name, the calling function, whether gradients are off there."""
+        self.kinds: set[type[ast.AST]] = set()  # of all syntax nodes
+        todo: list[tuple[ast.AST, str, bool]] = [(tree, "", False)]
+        for node, caller, off in todo:
+            self.kinds.add(type(node))
             if isinstance(node, ast.Name):
                 self.assigned[node.id] += isinstance(node.ctx, ast.Store)
             elif isinstance(node, ast.Attribute):
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
-                if node.attr in ("parameters", "named_parameters"):
-                    self.trained.add(dotted(node.value))
-                elif node.attr == "zero_grad":
-                    self.zeroed.add(dotted(node.value))
-                elif node.attr == "step" and (network := optimized(dotted(node.value))):
-                    self.trained.add(network)
+                self._note_method(node)
+            elif isinstance(node, ast.Call) and (name := last_name(node.func)):
+                self._calls.append((name, caller, off))
+                self.called.add(name)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 if last_name(node.value.func) == "Parameter":
-                    self.parametrized |= set(map(ast.unparse, node.targets))
+                    self.parametrized |= set(map(unparsed, node.targets))
+            elif isinstance(node, (ast.With, ast.AsyncWith)):
+                off |= is_off([item.context_expr for item in node.items])
             elif isinstance(node, Definition):
                 self._defined[node.name] += isinstance(node, FunctionNode)
                 vars(node)["home"] = self
+                if isinstance(node, FunctionNode):
+                    caller, off = node.name, is_off(node.decorator_list)
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
+            todo += [(child, caller, off) for child in ast.iter_child_nodes(node)]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
+
+    def _note_method(self, node: ast.Attribute) -> None:
+        if node.attr in ("parameters", "named_parameters"):
+            self.trained.add(dotted(node.value))
+        elif node.attr == "zero_grad":
+            self.zeroed.add(dotted(node.value))
+        elif node.attr == "step" and (network := optimized(dotted(node.value))):
+            self.trained.add(network)
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)
@@ -107,17 +126,9 @@ class FileIndex:
         return known
 
     @cached_property
-    def _every_call(self) -> list[tuple[str, str, bool]]:
-        return list(_calls(self.tree, "", off=False))
-
-    @cached_property
-    def called(self) -> frozenset[str]:
-        return frozenset(name for name, _, _ in self._every_call)
-
-    @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
-        calls, defined = self._every_call, self._defined
+        calls, defined = self._calls, self._defined
         unrecorded: set[str] = set()
         while True:
             more = {
@@ -141,7 +152,10 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     and notes where; None if none is there. Each level of a relative import is a dot before the name."""
     parts = full.lstrip(".").split(".")[:-1]
     level = len(full) - len(full.lstrip("."))
-    folder = os.path.dirname(importer.path)
+    folder, module = os.path.dirname(importer.path), full[: full.rfind(".") + 1]
+    if module in importer.modules:
+        return importer.modules[module]
+    importer.modules[module] = None
     for up in range(1, _HIGHEST + 1 if parts or level else 1):
         stem = os.path.join(folder, *parts)
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")) if level in (0, up) else ():
@@ -151,7 +165,7 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
                     text = SourcePart.all_of(path)[0].python
                     # A wrapper of an optimizer needs no torch (`optim_schedule.py` of SoftMaskedBert).
                     if "torch" in text or ".step(" in text or path.endswith("__init__.py"):
-                        importer.sources[path] = index_of(text, path)
+                        importer.modules[module] = importer.sources[path] = index_of(text, path)
                 except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                     pass
                 return importer.sources[path]
@@ -196,21 +210,6 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _top(handler.body)
 
 
-def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str, bool]]:
-    """Yield each call: the bare name, the calling function, whether gradients are off there."""
-    if isinstance(node, FunctionNode):
-        off = is_off(node.decorator_list)
-        caller = node.name
-    elif isinstance(node, (ast.With, ast.AsyncWith)) and is_off([item.context_expr for item in node.items]):
-        off = True
-    elif isinstance(node, ast.Call):
-        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name:
-            yield name, caller, off
-    for child in ast.iter_child_nodes(node):
-        yield from _calls(child, caller, off=off)
-
-
 def is_off(expressions: list[ast.expr]) -> bool:
     return any(mode_of(expression) for expression in expressions)
 
@@ -233,7 +232,7 @@ def mode_of(node: ast.expr) -> int | None:
     return modes.get(name)
 
 
-@lru_cache
+@lru_cache(maxsize=512)
 def is_short(function: FunctionNode) -> bool:
     """Return whether a function of another file is followed: a whole network would cost too much, but nothing
     is assumed of one that cuts a graph or trains."""
@@ -243,15 +242,18 @@ def is_short(function: FunctionNode) -> bool:
     return len(nodes) <= _LONGEST * (10 if trains else 1)
 
 
-@lru_cache
+@lru_cache(maxsize=512)
 def globals_of(function: FunctionNode) -> frozenset[str]:
     around = (ast.Global, ast.Nonlocal)
-    return frozenset(n for node in ast.walk(function) if isinstance(node, around) for n in node.names)
+    nodes = [] if home_of(function).kinds.isdisjoint(around) else ast.walk(function)
+    return frozenset(n for node in nodes if isinstance(node, around) for n in node.names)
 
 
-@lru_cache
+@lru_cache(maxsize=512)
 def yields(function: FunctionNode) -> bool:
-    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
+    kinds = (ast.Yield, ast.YieldFrom)
+    nodes = [] if home_of(function).kinds.isdisjoint(kinds) else ast.walk(function)
+    return any(isinstance(node, kinds) for node in nodes)
 
 
 def is_text(node: ast.expr) -> bool:
@@ -259,4 +261,4 @@ def is_text(node: ast.expr) -> bool:
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:
-    return any(word in ast.unparse(decorator) for decorator in function.decorator_list)
+    return any(word in unparsed(decorator) for decorator in function.decorator_list)

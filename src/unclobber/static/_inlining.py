@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
@@ -45,7 +44,7 @@ def follow(
 def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     """Return the tensors that ``forward`` leaves on an object, if a method of the class may step after it."""
     forward = method_of(cls, "forward")
-    if forward is None or ".step(" not in ast.unparse(cls):
+    if forward is None or "step" not in run.index.assigned_attributes or ".step(" not in ast.unparse(cls):
         return {}
     state = FlowState()
     with run.within(suspicions={}, depth=1, stack=[], evaluated=0):
@@ -126,11 +125,11 @@ def _made(run: FileRun, value: Value, known: set[str]) -> Value:
     """Return a function's result without the names of its variables: each call makes a network of its own
     (``net`` in ``define_G`` and ``define_D`` of pix2pix-pytorch)."""
     if value.kind == "sequence":
-        return replace(value, items=tuple(_made(run, item, known) for item in value.items))
+        return value._replace(items=tuple(_made(run, item, known) for item in value.items))
     if value.kind in ("module", "object") and value.name.isidentifier() and value.name not in known:
         name = f"{value.name}@{run.tick()}"
         run.frozen |= {name} if value.name in run.frozen else set()
-        return replace(value, name=name)
+        return value._replace(name=name)
     return value
 
 
@@ -211,7 +210,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
     else:
         value = Value(places=run.new_place(), name=argument.arg, given=True)
     if _INTEGER_TENSOR.search(text):
-        return replace(value, grad=Grad.NO, integer=True)
+        return value._replace(grad=Grad.NO, integer=True)
     return holds_integers(value, argument.arg)
 
 

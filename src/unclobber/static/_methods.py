@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from ..syntax import dotted, torch_table
 from ._attributes import attribute, defined_as
@@ -11,7 +10,7 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
-from ._index import is_a, method_of
+from ._index import is_a, method_of, unparsed
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
@@ -107,7 +106,7 @@ def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     if not buffers:
         return Value(places=run.new_place(), grad=Grad.NO)
     made = sequence(tuple(buffers))
-    return made if call.name == "buffers" else _items(run, replace(call, receiver=made), state)
+    return made if call.name == "buffers" else _items(run, call._replace(receiver=made), state)
 
 
 @transfers("any", "register_buffer register_parameter add_module")
@@ -119,7 +118,7 @@ def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
     if len(call.values) > 1 and isinstance(key, str) and call.receiver.name:
         name, value = f"{call.receiver.name}.{key}", call.values[1]
         if call.name == "register_buffer" and value.kind == "tensor":
-            value = replace(value, data="buffer", grad=Grad.NO, name=name)
+            value = value._replace(data="buffer", grad=Grad.NO, name=name)
         state.attributes[name] = named(value, name)
     return PLAIN
 
@@ -133,11 +132,11 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if receiver.kind == "sequence" and receiver.data in ("list", "tuple"):
         more = value.parts if call.name == "extend" else (value,)
         items = receiver.items + more if len(receiver.items) < 12 else (*receiver.items[:11], *more)[:12]
-        made = replace(sequence(items), owners=receiver.owners | value.owners)
+        made = sequence(items)._replace(owners=receiver.owners | value.owners)
         bind(run, call.holder, made, state)
     elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
         data = receiver.data._replace(parts=(*receiver.data.parts, value))
-        bind(run, call.holder, replace(receiver, data=data), state)
+        bind(run, call.holder, receiver._replace(data=data), state)
     return PLAIN
 
 
@@ -169,10 +168,10 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
         return None
     grad = Grad.NO if state.mode else max((value.grad for value in call.values), default=Grad.NO)
     result = unknown_result(run, state, call.values, strong=True)
-    result = replace(result, kind="tensor", sure=True, grad=grad)
+    result = result._replace(kind="tensor", sure=True, grad=grad)
     forward = method_of(cls, "forward")
     # torch returns a marked input itself, but an unmarked one as a view that must not be written.
-    if forward is None or state.mode or "mark_dirty" in ast.unparse(forward):
+    if forward is None or state.mode or "mark_dirty" in unparsed(forward):
         return result
     names = {argument.arg for argument in forward.args.args}
     stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -181,7 +180,7 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
             value = _viewed(statement.value)
             if isinstance(value, ast.Name) and value.id in names - stored:
                 origin = ViewOrigin("function", run.span(call.node))
-                return replace(result, grad=max(result.grad, Grad.MAYBE), origin=origin)
+                return result._replace(grad=max(result.grad, Grad.MAYBE), origin=origin)
     return result
 
 
@@ -190,7 +189,7 @@ def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if call.name == "requires_grad_" and call.first.data == Constant(False):
         key = call.receiver.name or f"frozen {call.receiver.data.span}"
         run.frozen.add(key)
-        return replace(call.receiver, name=key)
+        return call.receiver._replace(name=key)
     return call.receiver
 
 
@@ -224,7 +223,7 @@ def _of_sequence(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("tensor unknown function", "detach")
 def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     places = call.receiver.places or run.new_place()
-    return replace(call.receiver.cut(), kind="tensor", sure=True, places=places, name="", data="detached")
+    return call.receiver.cut()._replace(kind="tensor", sure=True, places=places, name="", data="detached")
 
 
 @transfers("tensor unknown function", "detach_")
@@ -240,7 +239,7 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     receiver = call.receiver
     if call.first.data == Constant(False):
         run.frozen |= receiver.owners
-        return replace(receiver, grad=Grad.NO, leaf=Leaf.NO)
+        return receiver._replace(grad=Grad.NO, leaf=Leaf.NO)
     leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
     made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))
     bind(run, call.holder, made, state)
@@ -273,8 +272,8 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         result = unknown_result(run, state, values, strong=True)
         overloads = table.overloads(name)
         if overloads and all(overload.view == "view" for overload in overloads):
-            return replace(receiver, items=(), data=result.data)
-        return replace(result, grad=receiver.grad, integer=receiver.integer)
+            return receiver._replace(items=(), data=result.data)
+        return result._replace(grad=receiver.grad, integer=receiver.integer)
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)
         if run.trains(callee.name) or name in ("__call__", "forward"):
@@ -289,7 +288,7 @@ def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         source = next((argument for argument in reversed(call.every) if argument.kind == "tensor"), None)
     holder = call.holder
     written = write(run, state, WriteEffect(call.receiver, holder, call.node, call.name, source, method=True))
-    written = replace(written, kind="tensor", sure=True, places=written.places or run.new_place())
+    written = written._replace(kind="tensor", sure=True, places=written.places or run.new_place())
     if call.receiver.data == "data" or (isinstance(holder, ast.Attribute) and holder.attr == "data"):
         data_written(run, holder, call.node, state)
     result = operation(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
-from ._index import MODULE, FunctionNode, home_of, is_a, method_of
+from ._index import MODULE, FunctionNode, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -66,8 +65,8 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     result = perform(run, state, _effect(run, state, module, facts, given))
     if data.kind in RECURRENT or data.kind in ("MultiheadAttention", "LSTMCell"):
         packed = data.kind in RECURRENT and not state.is_sure(first)
-        output = replace(result, kind=first.kind, sure=False) if packed else result
-        return sequence((output, replace(result, places=run.new_place())), "tuple")
+        output = result._replace(kind=first.kind, sure=False) if packed else result
+        return sequence((output, result._replace(places=run.new_place())), "tuple")
     return result
 
 
@@ -75,12 +74,12 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     """Return a network's result, each tensor with the use of the network if none of its parts is known: one
     of two heads, say (``ActorCritic`` of spinning-up-basic)."""
     if value.kind == "sequence":
-        return replace(value, items=tuple(_used(run, state, item, module, node) for item in value.items))
+        return value._replace(items=tuple(_used(run, state, item, module, node) for item in value.items))
     has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
     is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
     if not module.name or has_part or is_cut:
         return value
-    return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
+    return value._replace(uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
 
 
 def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
@@ -93,9 +92,9 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
         result = inline(run, method, state, given.values, given.keywords, module)
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
-            result = replace(result, grad=max(result.grad, Grad.MAYBE))
+            result = result._replace(grad=max(result.grad, Grad.MAYBE))
         return _used(run, state, result, module, given.node) if name == "forward" else result
-    if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
+    if home_of(cls) is not run.own and (method is None or "detach" in unparsed(method)):
         return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
     return network_result(run, state, module, given)
 
@@ -104,7 +103,7 @@ def network_result(run: FileRun, state: FlowState, module: Value, given: Given) 
     """Return the result of a network that isn't followed: it keeps what it computes with."""
     grad = Grad.NO if state.mode else Grad.YES
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
-    return replace(_result(run, state, module, given, grad, run.new_node()), data="network")
+    return _result(run, state, module, given, grad, run.new_node())._replace(data="network")
 
 
 def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
@@ -113,7 +112,7 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
         return False
     parts = class_attributes(run, owner.data)
     called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
-    text = ast.unparse(method)
+    text = unparsed(method)
     is_cut = any(word in text for word in ("detach", "no_grad", "numpy"))
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 
@@ -142,8 +141,8 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
         return SaveEffect(value, data.kind, role, span, bit, grad)
 
     if data.inplace:
-        result = replace(
-            first, kind="tensor", sure=True, places=first.places or run.new_place(),
+        result = first._replace(
+            kind="tensor", sure=True, places=first.places or run.new_place(),
             nodes=first.nodes | (bit if grad == Grad.YES else 0), may=first.may | bit, origin=None,
             leaf=Leaf.NO,
         )  # fmt: skip
@@ -153,10 +152,10 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
         keeps = facts.result or any(overload.results for overload in in_place)
         return Effect(result, (save(result, "result"),) if keeps else (), (written,))
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
-    named = module if keeps_weight and data.kind != "Embedding" else replace(module, name="")
+    named = module if keeps_weight and data.kind != "Embedding" else module._replace(name="")
     result = _result(run, state, named, given, grad, bit)
     if data.kind == "Embedding":
-        result = replace(result, data="embedding", made=span)
+        result = result._replace(data="embedding", made=span)
     return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
 
 
@@ -167,7 +166,7 @@ def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: G
     nodes, may, uses = history(part for value in given.values for part in value.parts)
     if module.name:
         uses |= {Use(module.name, run.tick(), run.span(given.node), state.guards)}
-    return replace(run.tensor(grad, nodes | bit, may | bit), uses=uses)
+    return run.tensor(grad, nodes | bit, may | bit)._replace(uses=uses)
 
 
 # --- construction ------------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
             # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
             # specific.
             confidence = min(suspicion.confidence, HIGH - run.at_top)
-            run.suspect(FlowState(), replace(suspicion, rule=CheckRule.MODULE, confidence=confidence))
+            run.suspect(FlowState(), suspicion._replace(rule=CheckRule.MODULE, confidence=confidence))
 
 
 def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.expr) -> Value:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import re
-from dataclasses import replace
 
 from ..syntax import torch_table
 from ._values import Grad, Value
@@ -19,7 +18,7 @@ _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
 
 def holds_integers(value: Value, name: str) -> Value:
     """Return the value; by such a name it holds indices, labels or a mask, and has no gradient."""
-    return replace(value, grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
+    return value._replace(grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
 
 
 def holds_sizes(name: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
@@ -70,18 +70,17 @@ def operation(
     plain = table.aliases.get(name, name)
     if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
-            return replace(run.tensor(Grad.YES), leaf=Leaf.LEAF, made=run.span(node))
+            return run.tensor(Grad.YES)._replace(leaf=Leaf.LEAF, made=run.span(node))
         integer = plain in _INTEGER_NUMBERS
-        return replace(run.tensor(Grad.NO), origin=_made_in(state, run.span(node)), integer=integer)
+        return run.tensor(Grad.NO)._replace(origin=_made_in(state, run.span(node)), integer=integer)
     if plain in table.makes_integers and not in_place:
-        return replace(run.tensor(Grad.NO), integer=True)
-    overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
-    fitting = tuple(overload for overload in overloads if _fits(overload, values, keywords, state))
+        return run.tensor(Grad.NO)._replace(integer=True)
+    kinds = tuple(_kind(value, state) for value in values)
+    named = tuple((key, _kind(value, state)) for key, value in keywords.items())
+    forms = _overloads(name, kinds, named, in_place, functional)
     certain = [tensor for tensor in tensors if state.is_sure(tensor)]
     grad = Grad.NO if state.mode else max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
-    applied = _Applied(
-        run, state, plain, fitting or overloads, values, keywords, tensors, operands, run.span(node), grad
-    )
+    applied = _Applied(run, state, plain, forms, values, keywords, tensors, operands, run.span(node), grad)
     return perform(run, state, applied.effect(in_place=in_place))
 
 
@@ -123,15 +122,15 @@ class _Applied:
             nodes |= self.node if grad == Grad.YES and certain else 0
             may |= self.node
         if in_place:
-            result = replace(
-                first, kind="tensor", sure=True, places=first.places or self.run.new_place(),
+            result = first._replace(
+                kind="tensor", sure=True, places=first.places or self.run.new_place(),
                 grad=Grad(grad or first.grad), nodes=first.nodes | nodes, may=first.may | may,
                 uses=first.uses | uses,
             )  # fmt: skip
         else:
             integer = bool(self.tensors) and all(tensor.integer for tensor in self.tensors)
-            result = replace(
-                self.run.tensor(grad, nodes, may), uses=uses, origin=_made_in(state, self.span),
+            result = self.run.tensor(grad, nodes, may)._replace(
+                uses=uses, origin=_made_in(state, self.span),
                 integer=integer and self.name not in _FLOATS,
                 data=None if uses or state.mode else sole_graph(self.tensors),
             )  # fmt: skip
@@ -176,9 +175,9 @@ class _Applied:
             items, saves = [], []
             for role in returns:
                 if role in integer:
-                    items.append(replace(self.run.tensor(Grad.NO), integer=True))
+                    items.append(self.run.tensor(Grad.NO)._replace(integer=True))
                 else:
-                    items.append(replace(result, places=self.run.new_place()))
+                    items.append(result._replace(places=self.run.new_place()))
                     saves += self._result(role, items[-1], self.grad)
             return sequence(tuple(items), "tuple"), saves
         grad = self.grad
@@ -200,17 +199,17 @@ def view_of(
     """Return a view of ``first``, or a copy if the operation may make one."""
     places = first.places or run.new_place()
     if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
-        return replace(
-            first, kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=None,
+        return first._replace(
+            kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=None,
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,
         )  # fmt: skip
     leaf = Leaf(min(first.leaf, Leaf.VIEW)) if not state.mode else first.leaf
     apart = first.data if first.data in APART else None
-    base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=apart)
+    base = first._replace(kind="tensor", sure=True, places=places, items=(), name="", data=apart)
     if view == "several":
         origin = ViewOrigin("several", span) if not state.mode else None
-        each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
+        each = base._replace(leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
         return sequence((each,), "several")
     # A part of an expanded tensor may have its elements to itself again.
     origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
@@ -218,7 +217,7 @@ def view_of(
         origin = ViewOrigin("expanded", span)
     elif state.mode and origin is None and first.sure:
         origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", span)
-    return replace(base, leaf=leaf, origin=origin)
+    return base._replace(leaf=leaf, origin=origin)
 
 
 def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
@@ -245,7 +244,7 @@ def unknown_result(
         return Value(grad=Grad.NO, places=run.new_place(), owners=owners)
     nodes, may, uses = history(every)
     made = Value(places=run.new_place(), may=may, owners=owners, data=sole_graph(every))
-    return replace(made, nodes=nodes, uses=uses) if strong else made
+    return made._replace(nodes=nodes, uses=uses) if strong else made
 
 
 def _made_in(state: FlowState, span: SourceSpan) -> ViewOrigin | None:
@@ -265,22 +264,32 @@ def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str,
     return by_name  # `input=` means the first
 
 
-def _fits(
-    overload: Overload, values: Sequence[Value], keywords: Mapping[str, Value], state: FlowState
-) -> bool:
-    """Return whether the call can mean this overload."""
+def _kind(value: Value, state: FlowState) -> str:
+    if value.kind == "plain" and value.data != Constant(None):
+        return "s"
+    return "t" if value.may_be_tensor and state.is_sure(value) else ""  # empty: it fits everywhere
+
+
+@lru_cache(maxsize=4096)
+def _overloads(
+    name: str, values: tuple[str, ...], named: tuple[tuple[str, str], ...], in_place: bool, functional: bool
+) -> tuple[Overload, ...]:
+    """Return the overloads that a call with arguments of these kinds can mean, or all if it is none."""
+    table = torch_table()
+    every = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
+    return tuple(overload for overload in every if _fits(overload, values, dict(named))) or every
+
+
+def _fits(overload: Overload, values: Sequence[str], named: dict[str, str]) -> bool:
+    """Return whether a call with arguments of these kinds can mean this overload."""
     kinds = dict(zip(overload.arguments, overload.kinds, strict=True))
-    given: dict[str, Any] = dict(zip(overload.arguments, values, strict=False))
-    given |= {name: value for name, value in keywords.items() if name in kinds}
-    for name, value in given.items():
-        if kinds[name] == "t" and value.kind == "plain" and value.data != Constant(None):
-            return False
-        if kinds[name] == "s" and value.may_be_tensor and state.is_sure(value):
-            return False
-    if any(name not in kinds and name in _TELLING for name in keywords):
+    given = dict(zip(overload.arguments, values, strict=False))
+    given |= {name: kind for name, kind in named.items() if name in kinds}
+    if any((kinds[name], kind) in (("t", "s"), ("s", "t")) for name, kind in given.items()):
+        return False
+    if any(name not in kinds and name in _TELLING for name in named):
         return False
     if len(values) > len(overload.arguments) and overload.kinds[-1:] != ("s",):
         return False
-    return all(
-        name in given for name, needed in zip(overload.arguments, overload.required, strict=True) if needed
-    )
+    needed = [name for name, needed in zip(overload.arguments, overload.required, strict=True) if needed]
+    return given.keys() >= set(needed)

@@ -38,8 +38,8 @@ def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
     """
     index = index_of(text, path)
     # Another file may have changed since.
-    index.imported.clear()
-    index.sources.clear()
+    for known in (index.imported, index.sources, index.modules):
+        known.clear()
     index.read_stars()
     run = FileRun(index)
     run.least = -9 if has_failed else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from ..model import Variant
 from ._values import SourceSpan
@@ -207,8 +208,7 @@ class CheckRule(Enum):
     # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(NamedTuple):
     """An event that goes wrong if the line runs with gradients on."""
 
     rule: CheckRule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ._rules import CheckRule, Suspicion
@@ -74,12 +74,8 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        copied = FlowState.__new__(FlowState)
-        # In one step, because every branch and call copies a state.
-        copied.__dict__ = {
-            name: value.copy() if isinstance(value, (dict, set)) else value
-            for name, value in self.__dict__.items()
-        }
+        copied, mine = FlowState.__new__(FlowState), self.__dict__
+        copied.__dict__ = {**mine, **{name: mine[name].copy() for name in _CONTAINERS}}
         return copied
 
     def is_sure(self, value: Value) -> bool:
@@ -99,15 +95,18 @@ class FlowState:
     def lose_history(self, prefix: str) -> None:
         for name, value in self.attributes.items():
             if name.startswith(prefix) and (value.nodes or value.uses):
-                self.attributes[name] = replace(value, nodes=0, uses=frozenset())
+                self.attributes[name] = value._replace(nodes=0, uses=frozenset())
 
     def take(self, other: FlowState) -> None:
         self.__dict__.update(other.__dict__)
 
 
+_CONTAINERS = ("names", "attributes", "kept", "pending", "freed", "written", "grown", "sure", "bound_if")
+
+
 def both(a: Value, b: Value) -> Value:
-    return replace(
-        a, nodes=a.nodes | b.nodes, may=a.may | b.may, uses=a.uses | b.uses, grad=max(a.grad, b.grad)
+    return a._replace(
+        nodes=a.nodes | b.nodes, may=a.may | b.may, uses=a.uses | b.uses, grad=max(a.grad, b.grad)
     )
 
 
@@ -131,7 +130,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
             # Most entries are identical, because both branches come from the same state.
             if known is not value:
                 mine[key] = value if known is None else joined(known, value)
-    merged.written = {key: value for key, value in merged.written.items() if b.written.get(key) == value}
+    merged.written = dict(a.written.items() & b.written.items())
     merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
     merged.pending.update(b.pending)
     merged.sure |= b.sure

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
-from ._index import globals_of, mode_of
+from ._index import globals_of, mode_of, unparsed
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
@@ -48,14 +47,14 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
         return
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
-        longer = replace(sequence(current.items + value.items), owners=current.owners | value.owners)
+        longer = sequence(current.items + value.items)._replace(owners=current.owners | value.owners)
         bind(run, node.target, longer, state)
     elif current.may_be_tensor:
         _augment(run, node, current, value, state)
     elif isinstance(node.target, ast.Name):
         new = PLAIN
         if value.may_be_tensor:
-            new = replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None)
+            new = value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
         forget(node.target.id, state)
         state.names[node.target.id] = new
 
@@ -67,7 +66,7 @@ def _augmented_value(run: FileRun, target: ast.expr, state: FlowState) -> Value:
         base = run.evaluate(target.value, state)
         if base.may_be_tensor:
             leaf = Leaf(min(base.leaf, Leaf.VIEW))
-            return replace(base, leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
+            return base._replace(leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
     return current
 
 
@@ -80,19 +79,19 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     holder = target.value if isinstance(target, ast.Subscript) else target
     if isinstance(holder, ast.Attribute) and holder.attr == "data":
         data_written(run, holder, node, state)
-    part = replace(current, leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
+    part = current._replace(leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
     written = write(run, state, WriteEffect(part, target, node, how, value))
     result = operation(
         run, state, operator.operation, [written, value], node, operands=[target, node.value], in_place=True
     )
-    result = replace(result, kind=written.kind, sure=written.sure, origin=written.origin)
+    result = result._replace(kind=written.kind, sure=written.sure, origin=written.origin)
     if not current.sure and value.sure and not current.places & state.sure:
         # The target may have been a number so far: `total += loss`.
-        result = replace(result, places=run.new_place(), kind="tensor", sure=True)
+        result = result._replace(places=run.new_place(), kind="tensor", sure=True)
     if is_part:
         rebind_view(run, holder, result, state)
     else:
-        bind(run, target, replace(result, leaf=current.leaf), state)
+        bind(run, target, result._replace(leaf=current.leaf), state)
 
 
 def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state: FlowState) -> None:
@@ -106,7 +105,7 @@ def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state:
         sure = state.is_sure(current)
         if sure or isinstance(value.slice, ast.Tuple):
             suspicion = Suspicion(CheckRule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
-            run.suspect(state, replace(suspicion, saved=run.span(value), how=how, name=node.target.id))
+            run.suspect(state, suspicion._replace(saved=run.span(value), how=how, name=node.target.id))
 
 
 # --- plain statements --------------------------------------------------------------------------------
@@ -158,7 +157,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     test, negated = node.test, False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, negated = test.operand, not negated
-    text = ast.unparse(test)
+    text = unparsed(test)
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
@@ -192,11 +191,11 @@ def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowS
         if yes is not None and no is not None and yes is not no and (value.may or value.uses):
             uses = frozenset(u for u in value.uses if u.clock > clock or u in yes.uses & no.uses)
             may = value.may & (-(2 << node) | yes.may & no.may)
-            merged.names[name] = replace(value, uses=uses, may=may)
+            merged.names[name] = value._replace(uses=uses, may=may)
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
-    text = ast.unparse(test)
+    text = unparsed(test)
     if text.endswith(".training"):
         return holds == text.startswith("not ")
     return holds and any(word in text for word in ("use_cache", "past_key_value", "inference", "is_decoding"))
@@ -217,7 +216,7 @@ def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> Flo
     before = state.mode
     for item in node.items:
         mode = mode_of(item.context_expr)
-        text = ast.unparse(item.context_expr)
+        text = unparsed(item.context_expr)
         if mode is not None:
             state.mode = mode
         elif "allow_mutation_on_saved" in text or "guard" in text:
@@ -258,7 +257,7 @@ def _rounds(
 ) -> FlowState:
     """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
     that are known, once for each."""
-    once = not isinstance(node, ast.While) and ast.unparse(node.iter) == "range(1)"
+    once = not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
     parts = over.data.parts if over.kind == "module" else ()
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
@@ -287,7 +286,7 @@ def _rounds(
 def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
     """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
     if over.data in ("parameters", "named_parameters"):
-        text = "\n".join(ast.unparse(statement) for statement in node.body)
+        text = "\n".join(unparsed(statement) for statement in node.body)
         if "requires_grad_(False)" in text or "requires_grad = False" in text:
             run.frozen |= over.owners
         elif "requires_grad" in text:

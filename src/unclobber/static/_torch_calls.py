@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from functools import partial
 
 from ..syntax import out_of_place, torch_table
@@ -39,7 +38,7 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("torch", "Parameter")
 def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     grad = Grad.NO if call.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
-    return replace(run.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
+    return run.tensor(grad)._replace(leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
 
 
 def _optimizer(call: FollowedCall) -> Value:
@@ -67,7 +66,7 @@ def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Val
 @transfers("torch", "pack_padded_sequence pack_sequence")
 def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     # A structure of tensors, whose items can't be written; recurrent modules return one for one.
-    return replace(unknown_result(run, state, call.values, strong=True), kind="library", data="packed")
+    return unknown_result(run, state, call.values, strong=True)._replace(kind="library", data="packed")
 
 
 @transfers("torch", "checkpoint")
@@ -144,7 +143,7 @@ def _unknown(run: FileRun, call: FollowedCall, state: FlowState, *, functional: 
     if functional:
         state.sure.update(*(value.places for value in call.values if value.may_be_tensor))
     grad = Grad.NO if state.mode else max([Grad.MAYBE, *(value.grad for value in call.values)])
-    return replace(result, kind="tensor", sure=True, grad=grad)
+    return result._replace(kind="tensor", sure=True, grad=grad)
 
 
 def _is_module(full: str, last: str) -> bool:

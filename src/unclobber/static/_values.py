@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from ..syntax import Span
@@ -88,8 +88,7 @@ class ModuleData(NamedTuple):
     span: SourceSpan
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """An abstract value."""
 
     kind: Kind = "unknown"
@@ -120,7 +119,7 @@ class Value:
         return self.items if self.kind == "sequence" else (self,)
 
     def cut(self) -> Value:
-        return replace(self, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
+        return self._replace(grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
 
     def nested(self) -> tuple[Value, ...]:
         return (self, *self.items, *(inner for item in self.items for inner in item.items))
@@ -129,6 +128,7 @@ class Value:
 PLAIN = Value("plain", grad=Grad.NO)
 
 
+@lru_cache(typed=True)
 def constant(value: Any) -> Value:
     if value is None or isinstance(value, (bool, int, float, str)):
         return Value("plain", grad=Grad.NO, data=Constant(value))
@@ -154,7 +154,7 @@ CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 
 
 def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
-    return replace(value, kind="tensor", sure=True, grad=Grad.YES, leaf=leaf, made=made)
+    return value._replace(kind="tensor", sure=True, grad=Grad.YES, leaf=leaf, made=made)
 
 
 def only_part(base: Value) -> Value | None:
@@ -170,7 +170,7 @@ def renamed_part(base: Value, at: int) -> Value:
 
 def named(value: Value, name: str) -> Value:  # one that was followed from its construction keeps its own name
     if value.kind in ("module", "object") and (not value.name or "@" in value.name):
-        return replace(value, name=name)
+        return value._replace(name=name)
     return value
 
 
@@ -194,13 +194,13 @@ def _join_alike(a: Value, b: Value) -> Value | None:
     """Return the join of two values of one kind; None for tensors and unknown values."""
     if a.kind == "sequence":
         if a.data == b.data and len(a.items) == len(b.items):
-            return replace(a, items=tuple(map(join, a.items, b.items)))
+            return a._replace(items=tuple(map(join, a.items, b.items)))
         if a.data == b.data == "list":
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
             # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
             more = longer.items[len(start) :]
-            return replace(a, items=start + tuple(replace(i, nodes=0, uses=frozenset()) for i in more))
+            return a._replace(items=start + tuple(i._replace(nodes=0, uses=frozenset()) for i in more))
         if isinstance(a.data, tuple) and isinstance(b.data, tuple):
             either = dict(zip(b.data, b.items, strict=True))
             either |= {key: join(item, either.get(key)) for key, item in zip(a.data, a.items, strict=True)}
@@ -208,10 +208,10 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
-            return replace(a, owners=_owners(a, b))
+            return a._replace(owners=_owners(a, b))
         return Value(name=a.name or b.name, owners=_owners(a, b))
     if a.kind in ("object", "function", "optimizer", "class", "library"):
-        return a if a.data == b.data else replace(a, owners=a.owners | b.owners)
+        return a if a.data == b.data else a._replace(owners=a.owners | b.owners)
     if a.kind == "plain":
         return PLAIN
     return None
@@ -252,7 +252,7 @@ def any_of(values: tuple[Value, ...]) -> Value | None:
     value = shared(values)
     if value is None:
         return None
-    return replace(value, uses=frozenset.intersection(*(each.uses for each in values)))
+    return value._replace(uses=frozenset.intersection(*(each.uses for each in values)))
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
+from ._index import unparsed
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
@@ -42,7 +42,7 @@ class WriteEffect(NamedTuple):
     def name(self) -> str:
         if self.target is None:
             return ""
-        text = ast.unparse(self.target)
+        text = unparsed(self.target)
         return text if text and len(text) <= 40 and "\n" not in text else dotted(self.target)
 
     def after(self, state: FlowState) -> Value:
@@ -50,8 +50,8 @@ class WriteEffect(NamedTuple):
         value, source = self.value, self.source
         if source is None or state.mode or value.data == "data" or source.kind != "tensor" or not source.grad:
             return value
-        return replace(
-            value, grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
+        return value._replace(
+            grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
             may=value.may | source.may, uses=only_graph(value) | only_graph(source),
         )  # fmt: skip
 
@@ -105,8 +105,8 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
         confidence = HIGH - isinstance(target, ast.Subscript) - _is_far(run, expanded.span)
-        suspicion = replace(blamed, rule=CheckRule.EXPANDED, confidence=confidence)
-        run.suspect(state, replace(suspicion, saved=expanded.span))
+        rule, saved = CheckRule.EXPANDED, expanded.span
+        run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved))
     now = run.tick()
     state.written.update(dict.fromkeys(value.places, now))
     return made.after(state)
@@ -134,8 +134,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             # needs the tensor.
             before = state.pending.get(key)
             nodes = kept.node | (before.nodes if before else 0)
-            suspicion = replace(
-                blamed, rule=rule, confidence=confidence, saved=kept.span, operand=kept.operand,
+            suspicion = blamed._replace(
+                rule=rule, confidence=confidence, saved=kept.span, operand=kept.operand,
                 operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
@@ -157,7 +157,7 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     leaf, origin = value.leaf, value.origin
 
     def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
-        run.suspect(state, replace(blamed, rule=rule, confidence=confidence, saved=saved, more=more))
+        run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved, more=more))
 
     # A method such as `load_from` may be called under `no_grad` from another file (TransUNet's weights).
     less = int(not run.at_top and run.root not in ("forward", "__init__") and _is_far(run, value.made))
@@ -201,7 +201,7 @@ def confirm(
             # What is written in `eval()` alone stays so where the branches meet (`qrnn.py` of pytorch-qrnn).
             quiet = less + max(0, pending.quiet - state.quiet)
             suspicion, confidence = pending.suspicion, min(pending.suspicion.confidence, HIGH) - quiet
-            run.suspect(state, replace(suspicion, confidence=confidence, needed=needed))
+            run.suspect(state, suspicion._replace(confidence=confidence, needed=needed))
             del state.pending[key]
 
 
@@ -264,7 +264,7 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
             apart = any((text, not holds) in use.guards for text, holds in step.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, needed)
-                run.suspect(state, replace(suspicion, name=use.owner))
+                run.suspect(state, suspicion._replace(name=use.owner))
 
 
 def updated(

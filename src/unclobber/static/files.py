@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -138,13 +139,16 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
 
 
 @contextmanager
-def deep() -> Iterator[None]:  # nested source needs a deep stack
-    before = sys.getrecursionlimit()
+def deep() -> Iterator[None]:
+    """Let nested source have a deep stack, and look for cycles seldom, because few are made."""
+    before, often = sys.getrecursionlimit(), gc.get_threshold()
     sys.setrecursionlimit(max(before, _DEEP))
+    gc.set_threshold(20_000, *often[1:])
     try:
         yield
     finally:
         sys.setrecursionlimit(before)
+        gc.set_threshold(*often)
 
 
 def _reason(error: Exception) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -49,14 +48,14 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
             continue
         flag = each
         if each.rule is CheckRule.MODULE:
-            flag = replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
+            flag = called.get(each.how, each)._replace(rule=each.rule, write=each.write, saved=each.saved)
         elif _is_chain(each):
-            flag = replace(each, rule=CheckRule.MODULE)
+            flag = each._replace(rule=CheckRule.MODULE)
         first = causes.setdefault(_cause(flag), flag)
         if first is not flag:
             confidence, needed = max(first.confidence, flag.confidence), first.needed or flag.needed
             others = (*first.others, flag)
-            causes[_cause(flag)] = replace(first, confidence=confidence, needed=needed, others=others)
+            causes[_cause(flag)] = first._replace(confidence=confidence, needed=needed, others=others)
     return list(causes.values())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..model import Finding
 from ._pasted import PastedKind, read_pasted
@@ -73,6 +73,6 @@ def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) 
         rule = CheckRule.STEP if site.kind == "step" else _RULES[kind]
         suspicion = Suspicion(rule, MEDIUM, site.span, how=site.how, name=site.target)
         if rule is CheckRule.TWICE:
-            suspicion = replace(suspicion, write=None, needed=site.span)
+            suspicion = suspicion._replace(write=None, needed=site.span)
     confidence = HIGH if candidate.is_confident else MEDIUM
-    return finding_of(replace(suspicion, confidence=confidence), tree.texts[site.path])
+    return finding_of(suspicion._replace(confidence=confidence), tree.texts[site.path])

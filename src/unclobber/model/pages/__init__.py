@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 from .. import CODES
 
@@ -39,7 +39,7 @@ def page(code: str) -> Page:
         'graph-freed'
     """
     entry = CODES[code]
-    file = resources.files(__name__) / f"{code}.md"
+    file = Path(__file__).with_name(f"{code}.md")
     return Page(code, entry.name, entry.gist, file.read_text(encoding="utf-8"))
 
 
