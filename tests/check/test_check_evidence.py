@@ -316,6 +316,32 @@ def test_frozen_parameters_are_no_leaves():
             def backward(ctx, grad):
                 return grad, None
         """, "x -= top", id="an augmented assignment in a Function"),
+    pytest.param("""
+        class Router(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 3)
+            def top(self, scores):
+                if self.k == 1:
+                    return scores.max(dim=-1)
+                return torch.topk(scores, self.k, dim=-1)
+            def forward(self, x):
+                weights, at = self.top(self.layer(x).softmax(dim=-1))
+                if self.p:
+                    weights /= torch.norm(
+                        weights, p=self.p, dim=-1, keepdim=True)
+                return weights, at
+        """, "weights /= torch.norm(", id="a norm in a statement of two lines: `router.py` of megablocks"),
+    pytest.param("""
+        class Coupling(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.f = nn.Linear(3, 3)
+            def forward(self, z):
+                first, last = z.chunk(2, dim=1)
+                last += self.f(first)
+                return torch.cat((first, last), 1)
+        """, "last += self.f(first)", id="a part of an argument"),
 ])  # fmt: skip
 def test_is_found(body, blamed):
     """Faults of public code that a check missed are told at their lines."""
@@ -469,6 +495,25 @@ def test_a_step_before_the_backward_of_an_unknown_functions_result():
         ("UC101", "medium", "optimizer.step()")
     ]
     assert found_in(body.format(loss="hinge(d(g(x)), g(x))")) == []
+
+
+def test_a_step_between_backwards_that_an_unknown_function_may_connect():
+    """On request: ``postprocess`` of MolGAN may cut the graph or not."""
+    body = """
+    from unknown import postprocess, scores
+    g, d = nn.Linear(3, 3), nn.Linear(3, 1)
+    g_optimizer = torch.optim.Adam(g.parameters())
+    def train(x):
+        made = {made}
+        loss, value = scores(d(made), x), d(postprocess(made, x)).mean()
+        loss.backward(retain_graph=True)
+        g_optimizer.step()
+        value.backward()
+    """
+    step = [("UC101", "medium", "g_optimizer.step()")]
+    assert found_in(body.format(made="g(x)")) == []
+    assert found_in(body.format(made="g(x)"), all_rules=True) == step
+    assert found_in(body.format(made="g(x).detach()"), all_rules=True) == []
 
 
 def test_a_loop_of_one_turn():

@@ -139,3 +139,67 @@ def test_containers_of_other_libraries(tmp_path):
     """
     for library, expected in (("mmcv.runner", 1), ("mmengine.model", 1), ("unknown", 0)):
         assert len(check_text(dedent(body.format(library)), "net.py")) == expected
+
+
+REARRANGED = """
+from einops import rearrange
+class Attention(nn.Module):
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+        self.to_qkv = nn.Linear(8, 24)
+    def forward(self, x):
+        q, k, v = self.to_qkv(x).chunk(3, dim=-1)
+        q, k, v = map(lambda t: rearrange(t, "{}", h=self.heads), (q, k, v))
+        q *= 2
+        return q @ k.transpose(-1, -2) @ v
+"""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_view"),
+    [
+        ("b n (h d) -> b h n d", True),
+        ("b (h d) x y -> b h (x y) d", True),
+        ("b n (h d) -> (b h) n d", False),  # which copies, unless there is one head
+        ("b x y (h d) -> (b x) h y d", False),  # a view only if the parts are not those of `x`
+    ],
+)
+def test_parts_that_einops_rearranges(pattern, is_view):
+    """A pattern that merges only neighbours makes a view of the part: ``nystrom_attention.py`` and
+    ``bottleneck_transformer_pytorch.py`` of lucidrains."""
+    assert blamed(REARRANGED.format(pattern)) == ["q *= 2"] * is_view
+
+
+ACTIVATIONS = """
+def function(name):
+    if name == "relu":
+        return F.relu
+    if name == "gelu":
+        return F.gelu
+    raise ValueError(name)
+class Layer(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.drop = nn.Dropout(0.1, inplace=True)
+        self.act = {}
+    def forward(self, x):
+        return self.last(self.drop(self.act(self.first(x))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "is_kept"),
+    [
+        ("function('relu')", True),
+        ("function('gelu')", False),  # which keeps its input
+        ("function(name)", False),
+        ("lambda t: t.tanh()", True),
+        ("lambda t: t + 1", False),
+    ],
+)
+def test_an_activation_that_is_a_function(act, is_kept):
+    """``get_activation_fn("relu")`` returns torch's own."""
+    line = ["return self.last(self.drop(self.act(self.first(x))))"]
+    assert blamed(ACTIVATIONS.format(act)) == line * is_kept

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, method_of, unparsed
-from ._inlining import inline
+from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, unparsed
+from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, network_result
 from ._operations import operation, unknown_result
 from ._state import FlowState
+from ._torch_calls import torch_call
 from ._transfers import transferred, transfers
 from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, sequence
 
@@ -26,7 +29,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
     if is_network and not state.mode:
         bit = run.new_node()
-        use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
+        run.uses[bit] = use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
         return result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
     return result
 
@@ -43,6 +46,8 @@ def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of one of the file's functions or methods, followed into its body."""
     callee = call.receiver.data
+    if isinstance(callee, ast.Lambda):
+        return _of_lambda(run, callee, call, state)
     if isinstance(callee, tuple):
         method, owner = callee
         if is_network_method(run, method, owner):
@@ -52,6 +57,26 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if isinstance(callee, FunctionNode):
         return inline(run, callee, state, call.values, call.keywords)
     return unknown_result(run, state, call.every)
+
+
+def _of_lambda(run: FileRun, function: ast.Lambda, call: FollowedCall, state: FlowState) -> Value:
+    if run.depth >= DEEPEST:
+        return unknown_result(run, state, call.every)
+    outside = dict(state.names)
+    for parameter, value in zip(function.args.args, call.values, strict=False):
+        state.names[parameter.arg] = value
+    with run.within(depth=run.depth + 1, **run.entered(function)):
+        made = run.evaluate(function.body, state)
+    state.names = outside
+    return made
+
+
+@transfers("library", "__call__")
+def _of_torch(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    full = call.receiver.data
+    if not full.startswith("torch."):
+        return None
+    return torch_call(run, call._replace(name=full.rpartition(".")[2], full=full), state)
 
 
 @transfers("class", "__call__")
@@ -93,12 +118,31 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
             constants[name] = value
 
 
+@transfers("builtin", "super")
+def _super(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the object as one of the class above the method's own, if a file defines that class."""
+    method = run.stack[-1] if run.stack else None
+    given = call.values[1:] if call.values or method is None else _first_argument(method, state)
+    classes = list(lineage(given[0].data)) if given and given[0].kind == "object" else []
+    at = next((at for at, cls in enumerate(classes) if method in cls.body), len(classes))
+    return given[0]._replace(data=classes[at + 1]) if at + 1 < len(classes) else PLAIN
+
+
+def _first_argument(method: FunctionNode, state: FlowState) -> list[Value]:
+    return [state.names[argument.arg] for argument in method.args.args[:1] if argument.arg in state.names]
+
+
+@transfers("object", "__init__")
+def _constructed_above(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return PLAIN  # `class_attributes` follows it for any arguments
+
+
 # --- Python's own functions --------------------------------------------------------------------------
 @transfers("sequence", "keys")
 @transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
 @transfers(
     "builtin",
-    "len range int float str isinstance print bool hasattr type id super repr format issubclass callable ord "
+    "len range int float str isinstance print bool hasattr type id repr format issubclass callable ord "
     "chr round divmod hash open vars dir",
 )
 def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
@@ -133,6 +177,16 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     values = call.values[:1] if call.name == "enumerate" else call.values
     each = tuple(elements(run, value, state) for value in values)
     return sequence((sequence((PLAIN, *each) if call.name == "enumerate" else each, "tuple"),), "list")
+
+
+@transfers("builtin", "map")
+def _mapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    if len(call.values) != 2:
+        return None
+    function, mapped = call.values
+    each = mapped.items if mapped.data in ("tuple", "list") else (elements(run, mapped, state),)
+    one = call._replace(name=function.name, nodes=[])
+    return sequence(tuple(call_value(run, function, one._replace(values=[item]), state) for item in each))
 
 
 @transfers("builtin", "abs")

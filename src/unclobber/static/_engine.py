@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ._index import FileIndex, FunctionNode, home_of, is_short
 from ._rules import Suspicion
 from ._state import FlowState, Guards, both
-from ._values import Grad, SourceSpan, Value
+from ._values import Grad, SourceSpan, Use, Value, only_graph
 
 NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
@@ -59,6 +59,7 @@ class FileRun:
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}
         """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
+        self.uses: dict[int, Use] = {}  # by the bit of a network's node, its call
         self.losses: set[int] = set()  # the storages of values from which a backward ran
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
@@ -129,7 +130,7 @@ class FileRun:
     def follows(self, function: FunctionNode) -> bool:
         return home_of(function) is self.own or is_short(function)
 
-    def entered(self, function: FunctionNode) -> dict[str, Any]:
+    def entered(self, function: FunctionNode | ast.Lambda) -> dict[str, Any]:
         home, called = home_of(function), self.elsewhere
         if home is self.index:
             return {}
@@ -147,6 +148,10 @@ class FileRun:
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, last = statement.lineno, _last_line(statement)
         return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
+
+    def maybe_uses(self, value: Value) -> frozenset[Use]:
+        """Return the calls of networks on which a value may depend, through unknown functions."""
+        return frozenset(use for bit, use in self.uses.items() if bit & value.may) - only_graph(value)
 
     # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: FlowState, suspicion: Suspicion) -> None:

@@ -18,6 +18,7 @@ from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 from ._torch_calls import torch_call
+from ._transfers import transferred
 from ._values import (
     CONTAINERS,
     PLAIN,
@@ -50,6 +51,7 @@ def _constant(run: FileRun, node: ast.Constant | ast.JoinedStr, state: FlowState
 
 @follows(ast.Lambda)
 def _lambda(run: FileRun, node: ast.Lambda, state: FlowState) -> Value:
+    vars(node)["home"] = run.index
     return Value("function", grad=Grad.NO, data=node)
 
 
@@ -297,9 +299,12 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
             library, full = "torch", f"torch.nn.{last}"  # their own classes of torch's
         if library in ("torch", "numpy", "math", "scipy", "einops"):
             call = call_of(run, node, state, last, full=full)
-            if full.startswith("torch."):
+            if library == "torch":
                 return torch_call(run, call, state)
-            return unknown_result(run, state, call.every, strong=True) if library == "einops" else PLAIN
+            if library != "einops":
+                return PLAIN
+            known = transferred(run, library, last, call, state)
+            return known or unknown_result(run, state, call.every, strong=True)
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

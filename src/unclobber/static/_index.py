@@ -173,7 +173,7 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     return None
 
 
-def home_of(node: Definition) -> FileIndex:
+def home_of(node: Definition | ast.Lambda) -> FileIndex:
     home: FileIndex = vars(node)["home"]
     return home
 

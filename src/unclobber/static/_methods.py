@@ -12,7 +12,7 @@ from ._calls import call_value
 from ._engine import FileRun
 from ._index import is_a, method_of, unparsed
 from ._names import only_tensors_have, optimized
-from ._operations import operation, unknown_result
+from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule
 from ._state import FlowState
 from ._transfers import transferred, transfers
@@ -77,7 +77,9 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 @transfers("optimizer unknown", "zero_grad")
 def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     owners = call.receiver.owners or {optimized(dotted(call.holder))}
-    state.reached = frozenset(known for known in state.reached if not concerns(known, owners))
+    for name in ("reached", "maybe_reached"):
+        known = getattr(state, name)
+        setattr(state, name, frozenset(owner for owner in known if not concerns(owner, owners)))
     return PLAIN
 
 
@@ -270,9 +272,12 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
     if known and receiver.kind == "unknown":
         result = unknown_result(run, state, values, strong=True)
-        overloads = table.overloads(name)
-        if overloads and all(overload.view == "view" for overload in overloads):
+        views = {overload.view for overload in table.overloads(name)}
+        if views == {"view"}:
             return receiver._replace(items=(), data=result.data)
+        if views == {"several"} and (len(values) > 2 or "dim" in call.keywords):  # no string's `split`
+            parts = view_of(run, state, name, "several", receiver, run.span(call.node), receiver.grad)
+            return sequence((parts.items[0]._replace(kind="unknown", sure=False),), parts.data)
         return result._replace(grad=receiver.grad, integer=receiver.integer)
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)

@@ -165,7 +165,8 @@ def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: G
         return run.tensor(Grad.NO)
     nodes, may, uses = history(part for value in given.values for part in value.parts)
     if module.name:
-        uses |= {Use(module.name, run.tick(), run.span(given.node), state.guards)}
+        run.uses[bit] = Use(module.name, run.tick(), run.span(given.node), state.guards)
+        uses |= {run.uses[bit]}
     return run.tensor(grad, nodes | bit, may | bit)._replace(uses=uses)
 
 

@@ -93,7 +93,7 @@ class CheckRule(Enum):
         "what all of them add to the gradients)",
         saved="{name} is used here",
         write="changed here by the optimizer",
-        reported_from=HIGH, is_measured_high=False, needs_training=False,
+        reported_from=HIGH, requested_from=1, is_measured_high=False, needs_training=False,
     )
     TWICE = RuleFacts(
         "UC301",

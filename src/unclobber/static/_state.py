@@ -60,6 +60,7 @@ class FlowState:
     reached: frozenset[str] = frozenset()
     """The owners of parameters that a backward has reached since their gradients were cleared; "" if it is
     not known which."""
+    maybe_reached: frozenset[str] = frozenset()  # the same through functions that aren't followed
     freed: dict[int, SourceSpan] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
@@ -136,6 +137,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     merged.sure |= b.sure
     merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
     merged.reached |= b.reached
+    merged.maybe_reached |= b.maybe_reached
     merged.guards = a.guards & b.guards
     merged.bound_if = {key: names for key, names in a.bound_if.items() if b.bound_if.get(key) is names}
     return merged

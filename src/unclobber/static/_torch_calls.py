@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import partial
 
 from ..syntax import out_of_place, torch_table
@@ -67,6 +68,24 @@ def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Val
 def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     # A structure of tensors, whose items can't be written; recurrent modules return one for one.
     return unknown_result(run, state, call.values, strong=True)._replace(kind="library", data="packed")
+
+
+@transfers("einops", "rearrange")
+def _rearranged(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return a view, or what may be one: the axes that the pattern merges may lie apart."""
+    pattern = getattr(call.values[1].data, "value", None) if len(call.values) > 1 else None
+    if not call.first.may_be_tensor:
+        return None
+    name = "permute" if isinstance(pattern, str) and _is_view(pattern) else "reshape"
+    return operation(run, state, name, [call.first, PLAIN], call.node, operands=call.nodes[:1], torchs=True)
+
+
+def _is_view(pattern: str) -> bool:
+    """Return whether a pattern of einops merges only axes that lie next to each other, apart from the first,
+    of which a part may have been taken."""
+    before, _, after = pattern.partition("->")
+    others = " ".join(re.findall(r"[^\s()]+", before)[1:])
+    return all(f" {group} " in f" {others} " for group in re.findall(r"\((\S+ [^)]*)\)", after))
 
 
 @transfers("torch", "checkpoint")

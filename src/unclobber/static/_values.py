@@ -210,6 +210,8 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
             return a._replace(owners=_owners(a, b))
         return Value(name=a.name or b.name, owners=_owners(a, b))
+    if a.kind == "library" and a.data != b.data:
+        return None  # an activation that an argument chooses
     if a.kind in ("object", "function", "optimizer", "class", "library"):
         return a if a.data == b.data else a._replace(owners=a.owners | b.owners)
     if a.kind == "plain":

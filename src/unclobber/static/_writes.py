@@ -121,7 +121,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
     rule = CheckRule.SAVED_DATA if value.data == "data" else CheckRule.SAVED
     for place in value.places:
         # Sorted, so that every run reports the same one.
-        for kept in sorted(state.kept.get(place, ()), key=lambda saved: saved[1:4]):
+        for kept in sorted(state.kept.get(place, ()), key=_first_in_source):
             if any((text, not holds) in kept.guards for text, holds in state.guards):
                 continue  # the save is in the other branch of the same condition
             bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
@@ -141,14 +141,19 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
 
 
+def _first_in_source(kept: Kept) -> tuple[object, ...]:
+    return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role
+
+
 def _is_next(kept: Kept, blamed: Suspicion) -> bool:
     """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
     write = blamed.write
     assert write is not None
-    between = write.statement_line - kept.span.statement_end_line
+    is_same = kept.span.statement_line == write.statement_line
+    is_soon = write.statement_line - kept.span.statement_end_line in (0, 1, 2)
     is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
     # Boxes are clipped by `x[:, 0] = x[:, 0].clamp(min=0)` where nothing is trained.
-    return kept.own and is_here and between in (0, 1, 2) and "[" not in blamed.name
+    return kept.own and is_here and (is_same or is_soon) and "[" not in blamed.name
 
 
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
@@ -235,6 +240,7 @@ def backward(
     _stale(run, state, value, span, less)
     run.losses |= value.places
     state.reached |= {use.owner for use in only_graph(value)} or {""}
+    state.maybe_reached |= {use.owner for use in run.maybe_uses(value)}
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
         run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
@@ -259,11 +265,13 @@ def backward(
 def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | None, less: int) -> None:
     """Suspect the updates of parameters that a value was computed with before."""
     # Backward reaches the last computation first: torch names that one, too.
-    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
+    maybe = run.maybe_uses(value)
+    for use in sorted(only_graph(value) | maybe, key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
             apart = any((text, not holds) in use.guards for text, holds in step.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
-                suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, needed)
+                confidence = step.confidence - less - (use in maybe)
+                suspicion = Suspicion(step.rule, confidence, step.span, use.span, needed)
                 run.suspect(state, suspicion._replace(name=use.owner))
 
 
@@ -272,10 +280,17 @@ def updated(
 ) -> None:
     """Record a parameter update: an optimizer's step, which leaves out what no backward has reached, or a
     write to ``.data``."""
-    if rule is CheckRule.STEP and "" not in state.reached:
-        owners = frozenset(o for o in owners if any(concerns(known, {o}) for known in state.reached))
     made = ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence, state.guards)
+    if rule is CheckRule.STEP and "" not in state.reached:
+        sure = _concerned(owners, state.reached)
+        maybe = _concerned(owners - sure, state.maybe_reached)
+        state.steps += (made._replace(owners=maybe, confidence=confidence - 1),) if maybe else ()
+        made = made._replace(owners=sure)
     state.steps += (made,)
+
+
+def _concerned(owners: frozenset[str], reached: frozenset[str]) -> frozenset[str]:
+    return frozenset(owner for owner in owners if any(concerns(known, {owner}) for known in reached))
 
 
 def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round

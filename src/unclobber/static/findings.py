@@ -39,6 +39,7 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
     called = {each.how: each for each in suspicions if _is_chain(each)}
     made = {each.how for each in suspicions if each.rule is CheckRule.MODULE}
+    refused = {each.write for each in suspicions if each.rule is CheckRule.SEVERAL}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     causes: dict[object, Suspicion] = {}
     for each in suspicions:
@@ -46,6 +47,8 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
             continue
         if _is_chain(each) and each.how in made:
             continue
+        if each.rule is CheckRule.SAVED and each.write in refused:
+            continue  # torch refuses that line at once, so no backward comes to miss what it overwrote
         flag = each
         if each.rule is CheckRule.MODULE:
             flag = called.get(each.how, each)._replace(rule=each.rule, write=each.write, saved=each.saved)
