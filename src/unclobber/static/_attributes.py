@@ -11,7 +11,7 @@ from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
 from ._state import FlowState
-from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
+from ._values import ANY, PLAIN, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
 
 _PLAIN = """
 shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
@@ -84,7 +84,10 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return Value("function", grad=Grad.NO, data=(method, value))
     if name == "module":
         return value  # that of a wrapper, such as `DataParallel`
-    return _class_constant(run, cls, name, state) if value.kind == "class" else _remembered(run, state, key)
+    if value.kind == "class":
+        return _class_constant(run, cls, name, state)
+    dynamic = state.attributes.get(f"{value.name}.{ANY}") or class_attributes(run, cls).get(ANY)
+    return named(dynamic._replace(name=""), key) if dynamic is not None else _remembered(run, state, key)
 
 
 def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState) -> Value:

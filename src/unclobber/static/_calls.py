@@ -7,14 +7,14 @@ import ast
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, unparsed
+from ._index import FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
-from ._modules import Given, apply, is_network_method, network_result
+from ._modules import Given, apply, is_network_method, make_module, network_result
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._torch_calls import torch_call
 from ._transfers import transferred, transfers
-from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, sequence
+from ._values import ANY, PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, named, sequence
 
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
@@ -74,6 +74,8 @@ def _of_lambda(run: FileRun, function: ast.Lambda, call: FollowedCall, state: Fl
 @transfers("library", "__call__")
 def _of_torch(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     full = call.receiver.data
+    if full == "collections.OrderedDict" and call.values:  # of pairs
+        return sequence(tuple(pair.items[-1] for pair in call.first.items if pair.items), "list")
     if not full.startswith("torch."):
         return None
     return torch_call(run, call._replace(name=full.rpartition(".")[2], full=full), state)
@@ -125,16 +127,42 @@ def _super(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     given = call.values[1:] if call.values or method is None else _first_argument(method, state)
     classes = list(lineage(given[0].data)) if given and given[0].kind == "object" else []
     at = next((at for at, cls in enumerate(classes) if method in cls.body), len(classes))
-    return given[0]._replace(data=classes[at + 1]) if at + 1 < len(classes) else PLAIN
+    if at + 1 < len(classes):
+        return given[0]._replace(data=classes[at + 1])
+    if not classes or not is_a(classes[-1], frozenset({"Sequential"})):
+        return PLAIN
+    return Value("module", data=ModuleData("Sequential", False, (), run.span(call.node)), name=given[0].name)
 
 
 def _first_argument(method: FunctionNode, state: FlowState) -> list[Value]:
     return [state.names[argument.arg] for argument in method.args.args[:1] if argument.arg in state.names]
 
 
-@transfers("object", "__init__")
+@transfers("object module", "__init__")
 def _constructed_above(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return PLAIN  # `class_attributes` follows it for any arguments
+    """Note the parts of an object that is a chain; `class_attributes` follows all else for any arguments."""
+    if call.receiver.kind == "module":
+        chain = make_module(run, "Sequential", call.node, call.values, call.keywords)
+        state.attributes[f"{call.receiver.name}.{ANY}"] = chain._replace(name=call.receiver.name)
+    return PLAIN
+
+
+@transfers("builtin", "setattr")
+def _setattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    if len(call.values) == 3 and call.first.name:
+        key = getattr(call.values[1].data, "value", ANY)  # one that is computed stands for any
+        name = f"{call.first.name}.{key}"
+        state.attributes[name] = named(join(call.values[2], state.attributes.get(name)), name)
+    return PLAIN
+
+
+@transfers("builtin", "getattr")
+def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    if len(call.values) < 2 or not isinstance(call.node.args[0], (ast.Name, ast.Attribute)):
+        return None
+    key = getattr(call.values[1].data, "value", ANY)
+    node = ast.copy_location(ast.Attribute(call.node.args[0], str(key), ast.Load()), call.node)
+    return run.evaluate(node, state)
 
 
 # --- Python's own functions --------------------------------------------------------------------------

@@ -202,6 +202,10 @@ def _bind_arguments(
 
 def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:
     """Return an unknown argument's value, by its annotation, its default and its name."""
+    if isinstance(default, (ast.Attribute, ast.Name)):
+        value = run.evaluate(default, FlowState())
+        if value.kind in ("library", "class"):
+            return value  # what callers mostly leave as it is: `act_layer=nn.GELU`
     text = ast.unparse(argument.annotation) if argument.annotation else ""
     if "Tensor" in text and not _SEVERAL.search(text):
         value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)

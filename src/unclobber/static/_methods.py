@@ -17,6 +17,7 @@ from ._rules import HIGH, CheckRule
 from ._state import FlowState
 from ._transfers import transferred, transfers
 from ._values import (
+    ANY,
     CONTAINERS,
     PLAIN,
     Constant,
@@ -117,8 +118,8 @@ def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
     key = getattr(call.first.data, "value", None)
     if call.name == "add_module" and call.receiver.kind == "module":
         return _append(run, call, state)
-    if len(call.values) > 1 and isinstance(key, str) and call.receiver.name:
-        name, value = f"{call.receiver.name}.{key}", call.values[1]
+    if len(call.values) > 1 and call.receiver.name:
+        name, value = f"{call.receiver.name}.{key or ANY}", call.values[1]
         if call.name == "register_buffer" and value.kind == "tensor":
             value = value._replace(data="buffer", grad=Grad.NO, name=name)
         state.attributes[name] = named(value, name)

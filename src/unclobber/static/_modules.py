@@ -14,6 +14,7 @@ from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 from ._values import (
+    ANY,
     CONTAINERS,
     Constant,
     Grad,
@@ -94,6 +95,9 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = result._replace(grad=max(result.grad, Grad.MAYBE))
         return _used(run, state, result, module, given.node) if name == "forward" else result
+    chain = class_attributes(run, cls).get(ANY) if method is None else None
+    if chain is not None and chain.kind == "module":
+        return apply(run, state, chain._replace(name=module.name), given)
     if home_of(cls) is not run.own and (method is None or "detach" in unparsed(method)):
         return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
     return network_result(run, state, module, given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import reduce
 
 from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
@@ -178,6 +179,13 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
                 if after.get(name, value) is not value
             }
     return merged
+
+
+@follows(ast.Match)
+def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
+    """Interpret each case, whatever its pattern, and merge them."""
+    run.evaluate(node.subject, state)
+    return reduce(merge, [run.execute(case.body, state.copy()) for case in node.cases])
 
 
 def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowState) -> None:

@@ -149,6 +149,7 @@ def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     return Value("sequence", grad=Grad.NO, items=items, data=data)
 
 
+ANY = "*"  # the key of attributes whose names are computed
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 """torch's modules that hold others as items."""
 
