@@ -7,7 +7,7 @@ import ast
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FunctionNode, every_node, home_of, index_of, is_a, method_of
+from ._index import FunctionNode, home_of, index_of, is_a, method_of
 from ._inlining import class_attributes, follow, left_by_forward
 from ._rules import Suspicion
 from ._state import FlowState
@@ -92,5 +92,5 @@ def _follow_inherited(run: FileRun, cls: ast.ClassDef) -> None:
     own = {method.name for method in cls.body if isinstance(method, FunctionNode)} - {"__init__"}
     if forward is None or "forward" in own or home_of(forward) is not run.index:
         return
-    if any(isinstance(node, ast.Attribute) and node.attr in own for node in every_node(forward)):
+    if any(isinstance(node, ast.Attribute) and node.attr in own for node in ast.walk(forward)):
         follow(run, forward, Value("object", grad=Grad.NO, data=cls, name="self"), f"{cls.name}.forward")

@@ -200,8 +200,11 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
             # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
-            more = longer.items[len(start) :]
-            return a._replace(items=start + tuple(i._replace(nodes=0, uses=frozenset()) for i in more))
+            more = [i._replace(nodes=0, uses=frozenset()) for i in longer.items[len(start) :]]
+            if not start and more and isinstance(more[0].data, ModuleData):
+                # Nor does a chain surely write to what it is given (`xception.py` of DANet).
+                more[0] = more[0]._replace(data=more[0].data._replace(inplace=False))
+            return a._replace(items=(*start, *more))
         if isinstance(a.data, tuple) and isinstance(b.data, tuple):
             either = dict(zip(b.data, b.items, strict=True))
             either |= {key: join(item, either.get(key)) for key, item in zip(a.data, a.items, strict=True)}
