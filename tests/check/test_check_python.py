@@ -1,4 +1,4 @@
-"""However Python spells a network, the write over what it keeps is found; each program fails in torch, too."""
+"""However Python spells a network, a write over what it keeps is found; torch refuses each program, too."""
 
 from __future__ import annotations
 

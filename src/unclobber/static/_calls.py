@@ -60,6 +60,7 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _of_lambda(run: FileRun, function: ast.Lambda, call: FollowedCall, state: FlowState) -> Value:
+    """Return the value of a lambda's body, in which its parameters are the call's positional arguments."""
     if run.depth >= DEEPEST:
         return unknown_result(run, state, call.every)
     outside = dict(state.names)
@@ -213,8 +214,8 @@ def _mapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         return None
     function, mapped = call.values
     each = mapped.items if mapped.data in ("tuple", "list") else (elements(run, mapped, state),)
-    one = call._replace(name=function.name, nodes=[])
-    return sequence(tuple(call_value(run, function, one._replace(values=[item]), state) for item in each))
+    mapping = call._replace(name=function.name, nodes=[])
+    return sequence(tuple(call_value(run, function, mapping._replace(values=[i]), state) for i in each))
 
 
 @transfers("builtin", "abs")
