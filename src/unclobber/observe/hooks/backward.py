@@ -170,7 +170,7 @@ class BackwardCalls:
     def _subscribe(self) -> Callable[[], None]:
         self.before = self.count
         _thread.first_node = compat.graph.next_sequence_number()
-        return engine.subscription(self._observer)
+        return engine.subscribe(self._observer)
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
         """Number a call of the program and mark it as running; return None for an internal one of torch."""

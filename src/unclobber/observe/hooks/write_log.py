@@ -13,6 +13,7 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
+from ..record.saved import same_memory
 from . import kernels
 from .kernels import Listener
 
@@ -114,14 +115,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     if operation in ("add_", "sub_"):
         return not (isinstance(other, torch.Tensor) and other.requires_grad)
     # `x[0] += 1` adds to a view, and then copies the view onto itself
-    return (
-        operation == "copy_"
-        and isinstance(other, torch.Tensor)
-        and compat.tensors.storage_address(other) == compat.tensors.storage_address(target)
-        and other.storage_offset() == target.storage_offset()
-        and other.shape == target.shape
-        and other.stride() == target.stride()
-    )
+    return operation == "copy_" and isinstance(other, torch.Tensor) and same_memory(other, target)
 
 
 _follower = _Follower()

@@ -28,8 +28,7 @@ class Selection:
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.dim is None:
-            out: torch.Tensor = tensor[self.index]
-            return out
+            return tensor[self.index]
         return tensor.gather(self.dim, self.index[0])
 
     def put(self, view: torch.Tensor, data: torch.Tensor) -> None:
@@ -118,19 +117,11 @@ def _by_scatter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | No
 
 
 _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | None]] = {
-    "index_put_": _by_indices,
-    "_index_put_impl_": _by_indices,
-    "_unsafe_index_put_": _by_indices,
-    "index_fill_": _by_dim_and_index,
-    "index_copy_": _by_dim_and_index,
-    "index_add_": _by_dim_and_index,
-    "index_reduce_": _by_dim_and_index,
-    "masked_fill_": _by_mask,
-    "masked_scatter_": _by_mask,
+    **dict.fromkeys(("index_put_", "_index_put_impl_", "_unsafe_index_put_"), _by_indices),
+    **dict.fromkeys(("index_fill_", "index_copy_", "index_add_", "index_reduce_"), _by_dim_and_index),
+    **dict.fromkeys(("masked_fill_", "masked_scatter_"), _by_mask),
     "embedding_renorm_": _by_rows,
-    "scatter_": _by_scatter,
-    "scatter_add_": _by_scatter,
-    "scatter_reduce_": _by_scatter,
+    **dict.fromkeys(("scatter_", "scatter_add_", "scatter_reduce_"), _by_scatter),
 }
 
 
