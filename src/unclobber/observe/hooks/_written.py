@@ -30,26 +30,10 @@ NAMESPACES_WITHOUT_MEMORY = frozenset(
     ("prim", "prims", "rngprims", "debugprims", "inductor_prims", "onnx", "profiler", "_test")
 )
 NAMESPACES_OF_TORCH = NAMESPACES_WITHOUT_MEMORY | {
-    "_c10d_functional",
-    "_c10d_functional_autograd",
-    "_dtensor",
-    "_native",
-    "_quantized",
-    "aten",
-    "c10d",
-    "debug_mode_ops",
-    "export",
-    "inductor",
-    "mkl",
-    "mkldnn",
-    "mkldnn_prepacked",
-    "onednn",
-    "quantization",
-    "quantized",
-    "sparse",
-    "static_runtime",
-    "symm_mem",
-}
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_quantized", "aten", "c10d",
+    "debug_mode_ops", "export", "inductor", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantization",
+    "quantized", "sparse", "static_runtime", "symm_mem",
+}  # fmt: skip
 
 
 def is_torchs(name: str) -> bool:

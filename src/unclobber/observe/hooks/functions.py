@@ -292,8 +292,6 @@ def _override(function: Any, name: str) -> None:
 
 def _take_away() -> None:
     """Give the classes their own methods back, unless the program has put another there."""
-    if not _classes:
-        return
     for home in list(_classes):
         for name, method in list(vars(home).items()):
             # A method that the program has exchanged in a session stays

@@ -239,8 +239,7 @@ class SavedTensorHooks:
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
-            if changed is not None:
+            if fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False)) is not None:
                 self.conflicts.content_changed(saved)
             return value
 

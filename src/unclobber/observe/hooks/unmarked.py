@@ -172,8 +172,6 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
 
 def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     """Make a coming backward notice gradients through overwritten inputs. Return how to end this, or None."""
-    if not _alive:
-        return None
     thread = threading.get_ident()
     with _lock:
         waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]

@@ -95,8 +95,7 @@ def _by_dim_and_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selectio
     if target.dim() == 0:
         return None
     dim = _argument(args, kwargs, 1, "dim") % target.dim()
-    index = _argument(args, kwargs, 2, "index")
-    return Selection((*(slice(None),) * dim, index.clone()))
+    return Selection((*(slice(None),) * dim, _argument(args, kwargs, 2, "index").clone()))
 
 
 def _by_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
@@ -112,8 +111,7 @@ def _by_rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection:
 def _by_scatter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
     if args[0].dim() == 0:
         return None
-    index = _argument(args, kwargs, 2, "index")
-    return Selection((index.clone(),), dim=_argument(args, kwargs, 1, "dim"))
+    return Selection((_argument(args, kwargs, 2, "index").clone(),), dim=_argument(args, kwargs, 1, "dim"))
 
 
 _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | None]] = {
