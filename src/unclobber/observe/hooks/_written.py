@@ -82,11 +82,8 @@ def flatten(value: Any, into: list[torch.Tensor]) -> None:
 
 def written_arguments(schema: Any) -> WrittenArguments:
     """Return the arguments that the schema marks as written (``alias_info.is_write``)."""
-    marked = [
-        (index, argument)
-        for index, argument in enumerate(schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
+    arguments = enumerate(schema.arguments)
+    marked = [(n, each) for n, each in arguments if each.alias_info is not None and each.alias_info.is_write]
     return WrittenArguments(
         tuple(index for index, argument in marked if not argument.kwarg_only),
         tuple(argument.name for _, argument in marked if argument.kwarg_only),
@@ -95,11 +92,10 @@ def written_arguments(schema: Any) -> WrittenArguments:
 
 def tensor_slots(schema: Any, written: tuple[int, ...]) -> tuple[int, ...]:
     """Return the positions of single-tensor inputs, where a Python number may be passed instead."""
-    return tuple(
-        index
-        for index, argument in enumerate(schema.arguments)
-        if not argument.kwarg_only and str(argument.type) == "Tensor" and index not in written
-    )
+    others = [
+        (n, each) for n, each in enumerate(schema.arguments) if n not in written and not each.kwarg_only
+    ]
+    return tuple(n for n, each in others if str(each.type) == "Tensor")
 
 
 def is_tensor(schema: Any, position: int) -> bool:

@@ -216,8 +216,7 @@ def _has_others(
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
-    base = gradient._base
-    part, whole = (None if t is None else region_of(t) for t in (gradient, base))
+    part, whole = (None if t is None else region_of(t) for t in (gradient, gradient._base))
     return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
 
 

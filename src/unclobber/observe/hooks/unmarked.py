@@ -125,7 +125,6 @@ def note(
         where = _where(tensor, writes[0].before)
         if where is None:
             continue
-        returned = any(isinstance(out, torch.Tensor) and same_memory(out, tensor) for out in outputs)
         report = partial(
             conflicts.input_overwritten,
             operator or function.__name__,
@@ -136,7 +135,7 @@ def note(
             version=tensor._version,
             writes=[(write.operation, write.stack) for write in writes],
             stack=of_program(),
-            returned=returned,
+            returned=any(isinstance(out, torch.Tensor) and same_memory(out, tensor) for out in outputs),
         )
         overwritten = Unmarked(report, _base(tensor), where)
         with _lock:

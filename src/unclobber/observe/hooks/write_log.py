@@ -54,11 +54,8 @@ class WriteLog:
         followed.remove(self)
 
     def following(self, key: int) -> list[torch.Tensor]:
-        return [
-            value
-            for value in self.values
-            if isinstance(value, torch.Tensor) and compat.tensors.storage_address(value) == key
-        ]
+        tensors = (value for value in self.values if isinstance(value, torch.Tensor))
+        return [tensor for tensor in tensors if compat.tensors.storage_address(tensor) == key]
 
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
         """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
