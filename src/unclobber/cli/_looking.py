@@ -186,8 +186,7 @@ class _Projects:
     def suppression(self, path: str) -> Suppression:
         folder = os.path.dirname(path)
         if folder not in self._suppressions:
-            own = ProjectSettings.of(folder)
-            rules = own.under(select=self._options.select, ignore=self._options.ignore)
+            rules = ProjectSettings.of(folder).under(select=self._options.select, ignore=self._options.ignore)
             self._suppressions[folder] = Suppression(rules)
         return self._suppressions[folder]
 

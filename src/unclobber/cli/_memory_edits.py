@@ -64,8 +64,7 @@ def apply(
     for line in lines:
         click.echo(line)
     if write and texts:
-        written = project.write(texts)
-        click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
+        click.echo(f"written: {', '.join(os.path.relpath(path) for path in project.write(texts))}")
     elif texts:
         click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
     sys.stdout.flush()

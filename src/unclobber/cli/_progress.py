@@ -37,6 +37,5 @@ def said() -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.markup import escape
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with Console(stderr=True).status("starting") as status:
         yield lambda step: status.update(escape(step))

@@ -107,13 +107,12 @@ def command(
     from ..session import LoadedFiles, Session
     from .children._gather import Children
 
-    shown = ("-m", *words) if as_module else words
     session = Session.by_settings(
         settings,
         guard=guard,
         strict=strict,
         fingerprint=fingerprint,
-        command=shown,
+        command=("-m", *words) if as_module else words,
         # The report at the end has these findings, so they warn of nothing.
         warn=False,
         suppression=suppression.suppression(),

@@ -349,8 +349,7 @@ def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule
         return None
     if None in memory or any(memory_of(out) in memory for out in outputs):
         return None  # a view, or an output that is an input: a write to one is a write to both
-    targets = outputs if output else run.tensors
-    for tensor in targets:
+    for tensor in outputs if output else run.tensors:
         increment_version(tensor)
     live = [out for out in outputs if out.requires_grad]
     try:

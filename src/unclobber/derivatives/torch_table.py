@@ -137,7 +137,6 @@ def _rule(info: Any, key: str) -> Rule:
     schema = info.func.func
     gradients = tuple(_gradient(derivative) for derivative in info.derivatives)
     arguments = tuple(_arguments(schema.arguments))
-    returns = _returns(schema.returns)
     return Rule(
         node=info.op,
         operation=str(schema.name.name),
@@ -145,7 +144,7 @@ def _rule(info: Any, key: str) -> Rule:
         key=key,
         schema=str(schema),
         arguments=arguments,
-        returns=returns,
+        returns=_returns(schema.returns),
         gradients=gradients,
         kept=tuple(_kept(info, gradients, arguments)),
     )

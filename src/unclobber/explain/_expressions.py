@@ -71,8 +71,7 @@ def _made(expression: ast.expr, node: Any) -> bool:
     if isinstance(expression, ast.UnaryOp):
         return isinstance(expression.op, ast.USub) and name.startswith("NegBackward")
     if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
-        plain = expression.func.attr.replace("_", "").lower()
-        return plain == name.partition("Backward")[0].lower()
+        return expression.func.attr.replace("_", "").lower() == name.partition("Backward")[0].lower()
     return False
 
 
@@ -94,8 +93,7 @@ def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place:
     if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute) and places == [0]:
         receiver = expression.func.value
         value = finder.value(receiver, place)
-        is_torch = value is torch or (isinstance(receiver, ast.Name) and receiver.id in ("torch", "F"))
-        if is_torch:
+        if value is torch or (isinstance(receiver, ast.Name) and receiver.id in ("torch", "F")):
             return expression.args[0] if expression.args else None
         return receiver
     return None

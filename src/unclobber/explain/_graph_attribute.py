@@ -39,13 +39,8 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     if graph is None or fresh is None:
         return None
     old = {key for key, node in graph.items() if compat.graph.sequence_number(node) < fresh}
-    entered = {
-        id(child)
-        for key, node in graph.items()
-        if key not in old
-        for child, _ in node.next_functions
-        if id(child) in old
-    }
+    children = (child for key, node in graph.items() if key not in old for child, _ in node.next_functions)
+    entered = {id(child) for child in children if id(child) in old}
     roots = set(map(id, call.of_engine.starts))
     freed: list[tuple[Any, str]] = []
     read_before: list[tuple[Any, str]] = []
@@ -71,12 +66,8 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
 
 
 def tensors(value: Any) -> list[torch.Tensor]:  # alone, or in a list or tuple
-    values = value if type(value) in (list, tuple) else (value,)
-    return [
-        element
-        for element in values
-        if is_a(element, torch.Tensor) and compat.graph.grad_fn(element) is not None
-    ]
+    elements = value if type(value) in (list, tuple) else (value,)
+    return [t for t in elements if is_a(t, torch.Tensor) and compat.graph.grad_fn(t) is not None]
 
 
 def has_method(value: Any, code: CodeType) -> bool:
@@ -114,8 +105,7 @@ def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:
     seen: set[int] = set()
     for frame in frames:
         for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
-            inner = torch.nn.Module.modules(value) if is_a(value, torch.nn.Module) else (value,)
-            for part in inner:
+            for part in torch.nn.Module.modules(value) if is_a(value, torch.nn.Module) else (value,):
                 if id(part) not in seen and not is_a(part, (type, torch.Tensor)):
                     seen.add(id(part))
                     yield part

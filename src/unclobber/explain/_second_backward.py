@@ -90,14 +90,10 @@ class _SecondBackward:
 
     def _again(self) -> BackwardMark | None:
         """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
-        call = self.call
-        nodes = [] if call is None else call.of_engine.starts
-        earlier = [
-            mark
-            for node in nodes
-            if call is not None and (mark := freed.latest_before(node, call)) is not None
-        ]
-        return earlier[-1] if earlier else None
+        if (call := self.call) is None:
+            return None
+        earlier = [freed.latest_before(node, call) for node in call.of_engine.starts]
+        return next(filter(None, reversed(earlier)), None)
 
     def _joined(self) -> _Joined | None:
         """Return the last noted node on the way to the freed one that this call ran; None if the same tensor
@@ -224,10 +220,9 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
         return {}
     live_frame = live_frames[depth]
     source, line = ParsedSource.of(live_frame.code), live_frame.at.line
+    nodes = () if source is None else ast.walk(source.tree)
     loops = [
-        loop
-        for loop in (ast.walk(source.tree) if source is not None else ())
-        if isinstance(loop, (ast.For, ast.While)) and loop.lineno <= line <= (loop.end_lineno or 0)
+        n for n in nodes if isinstance(n, (ast.For, ast.While)) and n.lineno <= line <= (n.end_lineno or 0)
     ]
     inside = (node for loop in loops[-1:] for node in ast.walk(loop))
     statements = [node for node in inside if isinstance(node, (ast.Assign, ast.AugAssign))]
@@ -261,11 +256,7 @@ def _set_by_method(joined: Stack, freed: Stack, frames: Sequence[FrameType]) -> 
     receiver = code.co_varnames[0]
     ways = [name.split(".") for name in _read_and_set(located.statement)]
     names = [way[1] for way in ways if len(way) == 2 and way[0] == receiver]
-    owners = [
-        candidate
-        for candidate in _graph_attribute.objects_in(frames)
-        if _graph_attribute.has_method(candidate, code)
-    ]
+    owners = [held for held in _graph_attribute.objects_in(frames) if _graph_attribute.has_method(held, code)]
     if not names or len(owners) != 1:
         return {}
     own = contents(owners[0])
@@ -301,16 +292,9 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
     stored = _set(statement)
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
-    cut = [
-        id(part.value)
-        for part in ast.walk(statement.value)
-        if isinstance(part, ast.Attribute) and part.attr in _CUTS
-    ]
-    read = {
-        ast.unparse(part)
-        for part in ast.walk(statement.value)
-        if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in cut
-    }
+    parts = list(ast.walk(statement.value))
+    cut = [id(part.value) for part in parts if isinstance(part, ast.Attribute) and part.attr in _CUTS]
+    read = {ast.unparse(p) for p in parts if isinstance(p, (ast.Name, ast.Attribute)) and id(p) not in cut}
     return tuple(name for name in stored if name in read)
 
 

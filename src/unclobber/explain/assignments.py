@@ -120,11 +120,10 @@ def _by_methods(tree: ast.Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.ClassDef):
             for method in node.body:
                 if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.args.args:
-                    own = method.args.args[0].arg
                     yield from (
                         part
                         for part in ast.walk(method)
                         if isinstance(part, ast.Attribute)
                         and isinstance(part.value, ast.Name)
-                        and part.value.id == own
+                        and part.value.id == method.args.args[0].arg
                     )

@@ -18,8 +18,7 @@ from ..torch_internals import compat
 
 def bare_finding(code: str, fault: str | None = None, *, message: str | None = None, **facts: Any) -> Finding:
     """Return a finding of facts that are known without reading any source file."""
-    notes = () if fault is None else (fault,)
-    return Finding(code, message or CODES[code].bare_fact, notes=notes, **facts)
+    return Finding(code, message or CODES[code].bare_fact, notes=() if fault is None else (fault,), **facts)
 
 
 def finding_or_fallback(

@@ -45,7 +45,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
         return "requires_grad_"
-    if any(keyword.arg == "requires_grad" and _is_true(keyword.value) for keyword in node.keywords):
+    if any(k.arg == "requires_grad" and getattr(k.value, "value", None) is True for k in node.keywords):
         return last_name(node.func)
     called, name = values.named(node.func, place), last_name(node.func)
     if called is UNKNOWN:
@@ -83,8 +83,7 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return None
     if called is UNKNOWN:
-        text = ast.unparse(node.func)
-        known = text.startswith(("torch.", "F.")) or (
+        known = ast.unparse(node.func).startswith(("torch.", "F.")) or (
             isinstance(node.func, ast.Attribute) and hasattr(torch.Tensor, name)
         )
         return name if known else None
@@ -125,10 +124,6 @@ def _only_tensors_take(index: ast.expr) -> bool:  # lists and dictionaries don't
     if isinstance(index, ast.Constant):
         return index.value is Ellipsis or index.value is None
     return isinstance(index, ast.Tuple) and any(_only_tensors_take(element) for element in index.elts)
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def is_library_class(kind: type) -> bool:

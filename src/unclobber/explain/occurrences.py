@@ -78,8 +78,7 @@ class Occurrence:
             # One step is one cause, however many lines have read its parameters
             # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
             actor = None if last is None or last.actor is None else last.actor()
-            stepped = isinstance(actor, torch.optim.Optimizer)
-            saved = None if stepped else user_place(state.saved.stack)
+            saved = None if isinstance(actor, torch.optim.Optimizer) else user_place(state.saved.stack)
             return refused, saved, user_place(() if last is None else last.stack)
 
         def tensor() -> Any:  # the line that saved it, its shape and, for a leaf, its memory
@@ -99,10 +98,9 @@ class Occurrence:
         def known_facts() -> Finding:
             """Return the facts that the ledger alone knows."""
             seen = refused or (not repaired and reads.is_detached(state.saved))
-            torch_message = sentence.in_any_case(state, goes_on=not again)
             return bare_finding(
                 "UC101" if seen else "UC102",
-                torch_message=torch_message,
+                torch_message=sentence.in_any_case(state, goes_on=not again),
                 saved=_unplaced(state.saved),
                 repaired=repaired,
             )
@@ -128,8 +126,7 @@ class SeenConflicts(SessionView, ABC):
 
     def stale_on_ctx(self, state: SaveState, attribute: str, node: str) -> None:
         """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
-        operation = node.removesuffix("Backward")
-        held = {"kind": "ctx", "operation": operation, "role": attribute, "node": node}
+        held = {"kind": "ctx", "operation": node.removesuffix("Backward"), "role": attribute, "node": node}
         self.on(self._held("UC103", state, held, can_be_repaired=True))
 
     def stale_in_recompute(self, state: SaveState, read: Stack) -> None:
@@ -178,19 +175,18 @@ class SeenConflicts(SessionView, ABC):
     ) -> None:
         """UC104: a gradient was changed before another consumer received it."""
         repaired = self.policy == "guard"
-        self.on(
-            Occurrence(
-                lambda: ("UC104", frame_key(writes[0][1])),
-                lambda: judge_gradient(
-                    _writes(writes),
-                    need.running(node, self.backwards_before),
-                    shape=tuple(gradient.shape),
-                    repaired=repaired,
-                ),
-                lambda: bare_finding("UC104", repaired=repaired),
-                can_be_repaired=True,
-            )
+        occurrence = Occurrence(
+            lambda: ("UC104", frame_key(writes[0][1])),
+            lambda: judge_gradient(
+                _writes(writes),
+                need.running(node, self.backwards_before),
+                shape=tuple(gradient.shape),
+                repaired=repaired,
+            ),
+            lambda: bare_finding("UC104", repaired=repaired),
+            can_be_repaired=True,
         )
+        self.on(occurrence)
 
     def dirty_not_returned(
         self, error: RuntimeError, function: str, writes: Sequence[tuple[str, Stack]], stack: Stack
@@ -200,18 +196,15 @@ class SeenConflicts(SessionView, ABC):
         The finding replaces torch's error, which has no line.
         """
         said, message = str(error), uc103.DIRTY.message.format(function=function, what="a tensor")
-        self.on(
-            Occurrence(
-                lambda: ("UC103", frame_key(stack)),
-                lambda: uc103.judge_dirty(
-                    _writes(writes), need.at(stack), function=function, torch_message=said
-                ),
-                lambda: bare_finding("UC103", message=message, torch_message=said, variant="dirty"),
-                again=True,
-                refused=True,
-                cause=error,
-            )
+        occurrence = Occurrence(
+            lambda: ("UC103", frame_key(stack)),
+            lambda: uc103.judge_dirty(_writes(writes), need.at(stack), function=function, torch_message=said),
+            lambda: bare_finding("UC103", message=message, torch_message=said, variant="dirty"),
+            again=True,
+            refused=True,
+            cause=error,
         )
+        self.on(occurrence)
 
     def input_overwritten(
         self,
@@ -252,16 +245,15 @@ class SeenConflicts(SessionView, ABC):
 
         texts = uc103.BY_OPERATOR if is_operator else uc103.UNMARKED
         message = texts.message.format(function=function, held="an input")
-        self.on(
-            Occurrence(
-                lambda: ("UC103", "unmarked", frame_key(stack), frame_key(writes[0][1])),
-                make,
-                lambda: bare_finding("UC103", message=message, variant="unmarked"),
-                # An operator can't mark its input, and the gradient past it is right if it adds a constant
-                # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
-                refused=self.policy == "guard" and not is_operator,
-            )
+        occurrence = Occurrence(
+            lambda: ("UC103", "unmarked", frame_key(stack), frame_key(writes[0][1])),
+            make,
+            lambda: bare_finding("UC103", message=message, variant="unmarked"),
+            # An operator can't mark its input, and the gradient past it is right if it adds a constant
+            # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
+            refused=self.policy == "guard" and not is_operator,
         )
+        self.on(occurrence)
 
     def stale_copy(
         self, leaf: torch.Tensor, operation: str, stack: Stack, read: Stack, *, repaired: bool
@@ -283,15 +275,14 @@ class SeenConflicts(SessionView, ABC):
             needed = need.running(None, self.backwards_before)
             return judge_copy(saved, (write.by(operation, stack),), needed, repaired=repaired)
 
-        self.on(
-            Occurrence(
-                lambda: ("UC106", user_place(stack), user_place(read)),
-                make,
-                lambda: bare_finding("UC106", repaired=repaired),
-                tensor=lambda: leaf.data_ptr(),
-                can_be_repaired=repaired,
-            )
+        occurrence = Occurrence(
+            lambda: ("UC106", user_place(stack), user_place(read)),
+            make,
+            lambda: bare_finding("UC106", repaired=repaired),
+            tensor=lambda: leaf.data_ptr(),
+            can_be_repaired=repaired,
         )
+        self.on(occurrence)
 
     def harmful_operation(
         self, code: str, operation: str, stack: Stack, variant: Variant | None = None
@@ -312,13 +303,12 @@ class SeenConflicts(SessionView, ABC):
         def message() -> str:
             return str(rule_of(code).OPERATION.message.format(what="a tensor"))
 
-        self.on(
-            Occurrence(
-                lambda: (code, variant, user_place(stack)),
-                make,
-                lambda: bare_finding(code, message=or_default(message, None), variant=variant),
-            )
+        occurrence = Occurrence(
+            lambda: (code, variant, user_place(stack)),
+            make,
+            lambda: bare_finding(code, message=or_default(message, None), variant=variant),
         )
+        self.on(occurrence)
 
     def content_changed(self, saved: SavedTensor) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen.
@@ -335,14 +325,13 @@ class SeenConflicts(SessionView, ABC):
             or or_default(lambda: reads.is_scratch(saved) or reads.never_read(saved, ledger), False)
         ):
             return
-        self.on(
-            Occurrence(
-                lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
-                lambda: judge(describe.changed_unseen(ledger.state_of(saved), self)),
-                lambda: bare_finding("UC102", saved=_unplaced(saved)),
-                refused=self.policy == "guard",
-            )
+        occurrence = Occurrence(
+            lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
+            lambda: judge(describe.changed_unseen(ledger.state_of(saved), self)),
+            lambda: bare_finding("UC102", saved=_unplaced(saved)),
+            refused=self.policy == "guard",
         )
+        self.on(occurrence)
 
     def overwritten_in_backward(self, graph: compiled.OverwrittenInGraph) -> None:
         """UC102: a compiled backward reads what it has overwritten itself.
@@ -352,14 +341,13 @@ class SeenConflicts(SessionView, ABC):
         if not self.active:
             return
         before = self.backwards_before
-        self.on(
-            Occurrence(
-                lambda: ("UC102", user_place(graph.saved), user_place(graph.writes[-1].traced)),
-                lambda: uc102.judge_compiled(refused.in_compiled(graph, need.running(None, before))),
-                lambda: bare_finding("UC102", saved=save.unplaced(graph.tensor)),
-                refused=self.policy == "guard",
-            )
+        occurrence = Occurrence(
+            lambda: ("UC102", user_place(graph.saved), user_place(graph.writes[-1].traced)),
+            lambda: uc102.judge_compiled(refused.in_compiled(graph, need.running(None, before))),
+            lambda: bare_finding("UC102", saved=save.unplaced(graph.tensor)),
+            refused=self.policy == "guard",
         )
+        self.on(occurrence)
 
     def refusal_finding(self, error: BaseException) -> Finding | None:
         """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
@@ -393,8 +381,7 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
     def make() -> Finding:
         written = write.by(operation, stack)
         extent = spelling.mention(frozen_at, written.expression)
-        place = resolve(frozen_at)
-        saved = replace(facts, site=place, expression=written.expression, extent=extent)
+        saved = replace(facts, site=resolve(frozen_at), expression=written.expression, extent=extent)
         return uc101.judge_frozen(saved, written)
 
     message = uc101.FROZEN.message.format(what="a tensor")

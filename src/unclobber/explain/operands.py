@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType, ModuleType
 
@@ -75,18 +75,14 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
     if names[0] != "Linear.forward" and names[-1] == "Linear.forward":
         # Deep in other modules no operand has a name, but `linear` still ran the operation.
         return Operands(linear=rule.operation in LINEAR)
-    if isinstance(node, ast.Call):
-        return (
-            _module_call(node, names, rule)
-            if names[0].endswith(".forward")
-            else _python_call(node, between, rule)
-        )
-    return NOTHING
+    if not isinstance(node, ast.Call):
+        return NOTHING
+    is_module = names[0].endswith(".forward")
+    return _module_call(node, names, rule) if is_module else _python_call(node, between, rule)
 
 
 def is_torch(code: CodeType) -> bool:
-    module = sys.modules.get("torch")
-    home = getattr(module, "__path__", [""])[0]
+    home = getattr(sys.modules.get("torch"), "__path__", [""])[0]
     return bool(home) and code.co_filename.startswith(home)
 
 
@@ -137,11 +133,7 @@ def _augmented(node: ast.AugAssign, rule: Rule, edges: Edges | None) -> Operands
         matched = _matmul(node.target, node.value, rule, edges)
         return Operands({k: v for k, v in matched.arguments.items() if v is not node.target})
     matched = _binary(node.op, node.target, node.value, rule, edges)
-    return (
-        Operands(matched.arguments, results=matched.results, target=node.target)
-        if matched.arguments
-        else NOTHING
-    )
+    return replace(matched, target=node.target) if matched.arguments else NOTHING
 
 
 def _subscript(node: ast.Subscript, rule: Rule) -> Operands:
@@ -251,7 +243,7 @@ def bind_call(node: ast.Call, source: ParsedSource, form: Form) -> Bound | None:
     as_function = _bind_form(node.args, node.keywords, form.parameters, form.required)
     if isinstance(node.func, ast.Name):
         # A variable that holds a bound method looks the same; only an imported name certainly is a function.
-        known = node.func.id in imported(source) or node.func.id in ("abs", "pow", "round")
+        known = node.func.id in imported(source.tree) or node.func.id in ("abs", "pow", "round")
         return as_function if known else None
     if not isinstance(node.func, ast.Attribute):
         return None
@@ -293,19 +285,15 @@ def _is_module(node: ast.expr, source: ParsedSource) -> bool:
         node = node.value
     if not isinstance(node, ast.Name):
         return False
-    known = {**_USUAL_MODULES, **imported(source)}
+    known = {**_USUAL_MODULES, **imported(source.tree)}
     if node.id in known:
         return ".".join([known[node.id], *attributes]) in sys.modules
     main = sys.modules.get("__main__")
     return not attributes and isinstance(getattr(main, "__dict__", {}).get(node.id), ModuleType)
 
 
-def imported(source: ParsedSource) -> Mapping[str, str]:
-    return _imported(source.tree)  # `F` → `torch.nn.functional`
-
-
 @lru_cache(maxsize=64)
-def _imported(tree: ast.Module) -> Mapping[str, str]:
+def imported(tree: ast.Module) -> Mapping[str, str]:  # `F` → `torch.nn.functional`
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -378,9 +366,8 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     roles = None if form is None else form.operations.get(rule.operation)
     if form is None or roles is None or not set(names[1:]) <= form.inner:
         return NOTHING
-    bound = bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}
     return Operands(
-        _given(roles, bound),
+        _given(roles, bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}),
         {role: given for role, given in roles.items() if given.startswith(".")},
         _results(roles),
         linear=names[0] == "Linear.forward",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType
 from typing import Any, Literal
 
 import torch
@@ -108,9 +107,6 @@ class Finder(LiveValues):
             case _:
                 return None
 
-    def set_by_others(self, name: str, home: CodeType) -> bool:
-        return may_set(name, home.co_filename, [frame.code.co_filename for frame in self.live_frames])
-
     def assigned(self, kind: type, name: str) -> At | Literal["elsewhere"] | None:
         """Return the value that the program's classes of ``kind`` set the attribute to; None if it isn't
         certain, ``elsewhere`` if they never set it."""
@@ -119,7 +115,8 @@ class Finder(LiveValues):
             return "elsewhere"
         value, statement, code, source = ways[0]
         # Code outside the class may have set it: tests/programs/UC203/attribute_that_an_outsider_has_set.py.
-        if len(ways) > 1 or self.set_by_others(name, code):
+        files = [live_frame.code.co_filename for live_frame in self.live_frames]
+        if len(ways) > 1 or may_set(name, code.co_filename, files):
             return None
         return At(value, Place(code, source, statement))
 
@@ -145,8 +142,7 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
     # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
     # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
     if name in place.inner:
-        live = place == finder.place(place.depth)
-        return _of_comprehension(finder, name, place, place) if live else None
+        return _of_comprehension(finder, name, place, place) if place == finder.place(place.depth) else None
     scope = scope_of(place.source.tree, place.code)
     if scope is None:
         inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
@@ -232,12 +228,8 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
     # `pairs = [(h[i], h[:, i]) for i in range(2)]`: tests/programs/UC204/nograd_comprehension_of_pairs.py.
     if element and not isinstance(made, ast.Tuple):
         return None
-    names = {
-        variable.id
-        for part in node.generators
-        for variable in ast.walk(part.target)
-        if isinstance(variable, ast.Name)
-    }
+    targets = (variable for part in node.generators for variable in ast.walk(part.target))
+    names = {variable.id for variable in targets if isinstance(variable, ast.Name)}
     return At(made, replace(place, inner=place.inner | names), element)
 
 
@@ -251,15 +243,10 @@ def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> 
 
     From Python 3.12 on that may be the same frame (``inlined_names``).
     """
-    ways = [
-        part.iter
-        for node in ast.walk(place.at)
-        for part in getattr(node, "generators", ())
-        if isinstance(part.target, ast.Name) and part.target.id == name
-    ]
-    return (
-        _chosen(finder, ways[0], outer) if len(ways) == 1 and _is_multi_view(finder, ways[0], outer) else None
-    )
+    parts = (part for node in ast.walk(place.at) for part in getattr(node, "generators", ()))
+    ways = [p.iter for p in parts if isinstance(p.target, ast.Name) and p.target.id == name]
+    is_certain = len(ways) == 1 and _is_multi_view(finder, ways[0], outer)
+    return _chosen(finder, ways[0], outer) if is_certain else None
 
 
 def _chosen(finder: Finder, node: ast.expr, place: Place) -> Step:
@@ -270,8 +257,7 @@ def _chosen(finder: Finder, node: ast.expr, place: Place) -> Step:
 
 
 def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
-    name = multi_view_name(node)
-    if name is not None:
+    if multi_view_name(node) is not None:
         return finder.accepts(node, finder, place) is not None
     return isinstance(finder.value(node, place), torch.Tensor)
 

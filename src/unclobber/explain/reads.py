@@ -119,8 +119,7 @@ def role_of(node: Any, saved: SavedTensor) -> str | None:
 
 
 def node_name(node: Any) -> str:
-    name = node.name()
-    return str(name).rpartition(".")[2].rpartition("::")[2]
+    return str(node.name()).rpartition(".")[2].rpartition("::")[2]
 
 
 class _Unpacking(threading.local):

@@ -57,8 +57,7 @@ def in_compiled(graph: compiled.OverwrittenInGraph, needed: Need, said: str | No
         facts |= {"operation": "a custom Function", "node": None}
     once = {(name, name.traced): name for name in graph.writes}  # each turn of a loop is traced
     writes = tuple(write.by(name, name.traced) for name in once.values())
-    saved = replace(save.unplaced(graph.tensor), **facts)
-    return StaleEvidence(said, needed, saved=saved, writes=writes)
+    return StaleEvidence(said, needed, saved=replace(save.unplaced(graph.tensor), **facts), writes=writes)
 
 
 class _Refused:
@@ -87,7 +86,8 @@ class _Refused:
             return self._use()
         target = self._target()
         tensor = target.tensor
-        leaf_shown = target.made_here and self._is_wanted_leaf(tensor)
+        is_leaf = tensor is not None and not compat.graph.has_history(tensor) and not tensor._is_view()
+        leaf_shown = target.made_here and is_leaf and self.kind.subject == "view of a leaf"
         origin = self._origin(target, leaf_shown)
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
@@ -130,8 +130,7 @@ class _Refused:
         view = target.tensor
         origin = None if view is None else self._origin(target, leaf_shown=False)
         # A module reads its own parameter in a library's line.
-        inner = self._operand(_is_stale, first=True, depth=0)
-        parameter = inner.tensor if view is None else view
+        parameter = self._operand(_is_stale, first=True, depth=0).tensor if view is None else view
         is_flat = parameter is not None and compat.tensors.is_flat(parameter._base)
         owner = ProgramNames(self.frames).owner(parameter) if parameter is not None and is_flat else None
         name = None if owner is None else owner[0]
@@ -178,14 +177,6 @@ class _Refused:
                 return not compat.tensors.has_batch(tensor)
             case _:
                 return True
-
-    def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
-        return (
-            self.kind.subject == "view of a leaf"
-            and tensor is not None
-            and not compat.graph.has_history(tensor)
-            and not tensor._is_view()
-        )
 
     def _operand(
         self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False, depth: int | None = None
@@ -246,8 +237,7 @@ class _Refused:
         method = node.func.attr.removesuffix("_")
         if not hasattr(torch.Tensor, method) or f"{method}_" in torch_table().overwrites_all:
             return None
-        arguments = [*node.args, *node.keywords]
-        words = ", ".join(source.text(argument) for argument in arguments)
+        words = ", ".join(source.text(argument) for argument in [*node.args, *node.keywords])
         made = f"{name}.{method}({words})"
         if not isinstance(statement, ast.Expr) or statement.value is not node:
             return made
@@ -305,12 +295,10 @@ class _Refused:
 
     def _batched(self) -> str | None:
         """Return the first variable of the statement that has a batch under ``vmap``."""
-        located, frame = self.located, self.frames[0] if self.frames else None
-        names = (
-            [] if located is None else [n.id for n in ast.walk(located.statement) if isinstance(n, ast.Name)]
-        )
-        values = {} if frame is None else frame.f_locals
-        tensors = ((name, values.get(name)) for name in names)
+        if self.located is None or not self.frames:
+            return None
+        names = (n.id for n in ast.walk(self.located.statement) if isinstance(n, ast.Name))
+        tensors = ((name, self.frames[0].f_locals.get(name)) for name in names)
         return next(
             (n for n, v in tensors if isinstance(v, torch.Tensor) and compat.tensors.has_batch(v)), None
         )
@@ -391,13 +379,8 @@ class _Refused:
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
     """Return whether a loop's body reads a name on a line after a statement."""
     last = statement.end_lineno or statement.lineno
-    return any(
-        isinstance(part, ast.Name)
-        and part.id == name
-        and isinstance(part.ctx, ast.Load)
-        and part.lineno > last
-        for part in ast.walk(loop)
-    )
+    names = (part for part in ast.walk(loop) if isinstance(part, ast.Name) and part.id == name)
+    return any(isinstance(part.ctx, ast.Load) and part.lineno > last for part in names)
 
 
 def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:

@@ -33,7 +33,6 @@ def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None
     # One module that is put into another mode puts all of its own into it.
     modes = [name for name, _, _ in values if name.endswith(".training")]
     values = [change for change in values if change[0] not in modes[1:]]
-    random = next((name for name, _, _ in values if name in ("torch", "random")), None)
     return RunsEvidence(
         torch_message=str(error).partition("\n")[0],
         forward=first and _save(first, first.stack),
@@ -43,7 +42,7 @@ def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None
             (name, repr(old), repr(new)) for name, old, new in values if name not in ("torch", "random")
         )[:_MOST],
         written=tuple(runs.written[:_MOST]),
-        random=random,
+        random=next((name for name, _, _ in values if name in ("torch", "random")), None),
     )
 
 

@@ -96,8 +96,7 @@ def of_held(
         cached: Whether it is the operation's result, of which no variable is known any more.
     """
     site = resolve(saved.stack)
-    variable = ProgramNames(frames).variable(saved.alias)
-    expression = spelling.result_at(saved.stack) if cached else variable
+    expression = spelling.result_at(saved.stack) if cached else ProgramNames(frames).variable(saved.alias)
     if role is not None and site is not None and site.source == role:
         expression = role
     return replace(

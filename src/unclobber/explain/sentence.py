@@ -267,8 +267,7 @@ def _type_and_sizes(tensor: torch.Tensor) -> str:
         kind = _SCALARS.get(dtype) or dtype.capitalize()
         sizes = ", ".join(str(size) for size in tensor.shape)
         quantized = "Quantized" if tensor.is_quantized else ""
-    where = _DEVICES.get(device, device.upper())
-    name = f"{quantized}{_LAYOUTS.get(layout, '')}{where}{kind}Type"
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{_DEVICES.get(device, device.upper())}{kind}Type"
     return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
 
 

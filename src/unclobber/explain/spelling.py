@@ -243,11 +243,8 @@ def mention(stack: Stack, expression: str | None) -> Extent | None:
     if place is None:
         return None
     located = place[0]
-    same = [
-        node
-        for node in ast.walk(located.node)
-        if isinstance(node, ast.expr) and located.source.text(node) == expression
-    ]
+    parts = (node for node in ast.walk(located.node) if isinstance(node, ast.expr))
+    same = [node for node in parts if located.source.text(node) == expression]
     return located.source.extent(same[0]) if len(same) == 1 else None
 
 
@@ -299,7 +296,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
     if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
-        return node.args[0] if node.func.id in imported(source) and node.args else None
+        return node.args[0] if node.func.id in imported(source.tree) and node.args else None
     anything = Form(("input", *(f"_{i}" for i in range(len(node.args)))), {})
     bound = bind_call(node, source, anything)
     if bound is None and isinstance(node.func, ast.Attribute):

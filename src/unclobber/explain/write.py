@@ -36,8 +36,7 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
 
 
 def by(operation: str, stack: Stack) -> Write:
-    site = resolve(stack)
-    return at(site, operation, spelling.spell_write(operation, stack))
+    return at(resolve(stack), operation, spelling.spell_write(operation, stack))
 
 
 def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:

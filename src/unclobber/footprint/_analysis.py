@@ -30,8 +30,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     places: dict[Location, int] = {}
     moments = tuple(_moment(tick, trace, places) for tick in _shown(trace.bytes, peak))
     # No candidate is a value that the program would still have read, which a recording cut off doesn't show.
-    gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace)
-    in_place, candidates, together = gains
+    in_place, candidates, together = ((), (), 0) if trace.ended_early else _inplace.gains(trace)
     live = trace.bytes.at(peak)
     # Without a backward, the whole step is forward.
     began = trace.tick if trace.backward_began is None else trace.backward_began

@@ -183,8 +183,7 @@ class Magics:
             dropped = body[: len(body) - len(body.lstrip())].count("\n")
             source = "\n" * (1 + dropped) + source
         # Not `execution_count`: newer shells have incremented it by now.
-        number = len(shell.user_ns.get("In", ())) - 1
-        name = shell.compile.cache(source, number, raw_code=raw)
+        name = shell.compile.cache(source, len(shell.user_ns.get("In", ())) - 1, raw_code=raw)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         statements = shell.compile(tree, name, "exec")

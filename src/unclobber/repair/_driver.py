@@ -168,8 +168,7 @@ def _be_the_child(job: Job) -> None:
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     for stream, name in ((1, "stdout"), (2, "stderr")):
-        to = os.open(f"{job.at.answer_to}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(to, stream)
+        os.dup2(os.open(f"{job.at.answer_to}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), stream)
     sys.stdin = os.fdopen(0, closefd=False)
     if job.at.folder:
         os.chdir(job.at.copy.there(os.path.realpath(job.at.folder)))

@@ -266,8 +266,7 @@ def _result_written_back(run: Any, args: Any, kwargs: Any) -> Any:
 def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
     """Return copies of a Function's computed inputs, by the input's id; empty if inputs share memory."""
     tensors = {id(arg): arg for arg in args if isinstance(arg, torch.Tensor)}
-    storages = {arg.untyped_storage().data_ptr() for arg in tensors.values()}
-    if len(storages) < len(tensors):
+    if len({arg.untyped_storage().data_ptr() for arg in tensors.values()}) < len(tensors):
         return {}
     return {
         key: arg.clone()

@@ -71,8 +71,7 @@ class Files:
             return
         if path.endswith(_CODE) or not os.path.isfile(path):
             return
-        facts = os.stat(path)
-        if self._since <= facts.st_mtime_ns < self._until:
+        if self._since <= os.stat(path).st_mtime_ns < self._until:
             self.digests[path] = ""  # known from now on, because a digest opens the file, too
             self.digests[path] = digest_of(path)
 

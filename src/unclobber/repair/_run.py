@@ -206,8 +206,7 @@ class Run:
         """Compare the recorded backward calls with the reference's from number ``skipped`` on."""
         assert self.reference is not None
         assert self.job.against is not None
-        against = self.job.against
-        how = compare_moved if against.moves else compare
+        how = compare_moved if self.job.against.moves else compare
         try:
             return how(self.reference.records[skipped:], self.recorder.records[skipped:], until)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison

@@ -280,8 +280,7 @@ class Search:
 
     def _helps(self, state: _SearchState, ran: Ran) -> bool:
         assert ran.finding is not None
-        seen = _finding_key(ran.finding) in state.seen_findings
-        return ran.failed_at >= self._trial.until and not seen
+        return ran.failed_at >= self._trial.until and _finding_key(ran.finding) not in state.seen_findings
 
     def _proved(self, state: _SearchState, ran: Ran) -> Repair | None:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
@@ -358,10 +357,9 @@ class Search:
         """Run a state under ``watch``, compared with the reference if it has one."""
         if not state.comparable:
             return self._trial.watched(state.texts)
-        reference = self._trial.reference(state.interpretations)
         return self._trial.changed(
             state.texts,
-            reference,
+            self._trial.reference(state.interpretations),
             to_end=self._goes_to_end() if to_end is None else to_end,
             never_read_again=state.never_read_again,
             detaches=bool(state.interpretations & {Interpretation.CUT, Interpretation.VIEW_DETACHED}),
@@ -437,7 +435,6 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     processor's, because a busy machine must not decide what is offered.
     """
     assert repair.proof is not None
-    memory = round(max(0, repair.proof.extra_bytes) / 16e6)
     return (
         not repair.proof.to_end,
         repair.drops,
@@ -445,7 +442,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
         repair.has_blind_holders,
         repair.copies,
         repair.changed_lines,
-        memory,
+        round(max(0, repair.proof.extra_bytes) / 16e6),
         int(max(0.0, repair.proof.cpu_seconds) / 2.0),
     )
 
@@ -469,9 +466,7 @@ def _hazard(finding: Finding) -> Any:
 
 
 def _words(site: Site | None) -> Any:
-    if site is None:
-        return None
-    return site.function, _COPY.sub("", site.statement), _COPY.sub("", site.source)
+    return site and (site.function, _COPY.sub("", site.statement), _COPY.sub("", site.source))
 
 
 _COPY = re.compile(r"\.(clone|detach)\(\)|[()]")  # and parentheses that a copy needed

@@ -122,8 +122,7 @@ class Source:
         return isinstance(node.ctx, ast.Store) and not isinstance(self.parents[node], ast.AugAssign)
 
     def block(self, statement: ast.AST) -> list[ast.stmt]:
-        above = self.parents[statement]
-        blocks = (getattr(above, name, []) for name in ("body", "orelse", "finalbody"))
+        blocks = (getattr(self.parents[statement], name, []) for name in ("body", "orelse", "finalbody"))
         return next(block for block in blocks if statement in block)
 
     def line(self, statement: ast.stmt) -> Line:
@@ -246,8 +245,7 @@ class Source:
 
     def in_brackets(self, node: ast.expr) -> str:
         code = self.code(node)
-        enclosed = self.span(node)[0] < self.start(node)
-        return code if isinstance(node, ATOMS) or enclosed else f"({code})"
+        return code if isinstance(node, ATOMS) or self.span(node)[0] < self.start(node) else f"({code})"
 
     def inserted(
         self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
@@ -311,8 +309,7 @@ class Source:
         if line.in_header:
             start = self.start(line.statements[0])
             colon = len(self.text[:start].rstrip("\\ \t\r\n"))
-            lead = f"{newline}{self.unit}{opened}{inner}{self.unit}"
-            yield self.edited(Splice(colon, start, lead))
+            yield self.edited(Splice(colon, start, f"{newline}{self.unit}{opened}{inner}{self.unit}"))
             return
         yield self.block_put_under(small, header)
         if len(line.statements) > 1:

@@ -93,8 +93,7 @@ def _length(path: str) -> int:
 
 
 def _is_as_it_ran(project: Project, site: Site) -> bool:
-    lines = (project.text(site.path) or "").split("\n")
-    held = lines[site.statement_line - 1 : site.statement_end_line]
+    held = (project.text(site.path) or "").split("\n")[site.statement_line - 1 : site.statement_end_line]
     ran = site.statement.split("\n")
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
 

@@ -91,9 +91,8 @@ def _counted(path: str) -> Counter[str]:
         raise
     except (SyntaxError, ValueError):
         return Counter()
-    functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return Counter(
         function.id if isinstance(function, ast.Name) else function.attr
-        for function in functions
+        for function in (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
         if isinstance(function, (ast.Name, ast.Attribute))
     )

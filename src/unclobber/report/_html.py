@@ -146,10 +146,9 @@ def _ticks(text: str) -> list[tuple[str, bool]]:
 
 def _diff(diff: str) -> list[tuple[str, str]]:
     kinds = {"+": "added", "-": "removed", "@": "hunk"}
-    lines = diff.rstrip("\n").split("\n")
     return [
         ("file" if line[:4] in ("--- ", "+++ ") else kinds.get(line[:1], ""), clean_source(line))
-        for line in lines
+        for line in diff.rstrip("\n").split("\n")
     ]
 
 

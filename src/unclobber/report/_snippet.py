@@ -160,12 +160,10 @@ class _Block:
             if number in (mark.span.line, mark.span.end_line)
         ]
         rows: list[Row] = []
-        groups = self._groups(here, line)
-        for group in groups:
+        for group in self._groups(here, line):
             start = self._window(line, group)
             slash = {i for i, a, _ in group if self._opens(i, number) and self._at_margin(i, line, a, here)}
-            body = line.window(start, self.room)
-            rows.append(self._row(str(number), body, corners=slash))
+            rows.append(self._row(str(number), line.window(start, self.room), corners=slash))
             # After the row: next to its first line a bracket has a corner, and only below it a bar.
             self.open |= slash
             # Those that open come first, because their bars run through the rows of the other marks.
@@ -207,8 +205,7 @@ class _Block:
         for item in here:
             if groups:
                 start = min(a for _, a, _ in [*groups[-1], item])
-                end = max(b for _, _, b in [*groups[-1], item])
-                if end - start <= self.room - 2:
+                if max(b for _, _, b in [*groups[-1], item]) - start <= self.room - 2:
                     groups[-1].append(item)
                     continue
             groups.append([item])

@@ -161,8 +161,7 @@ class _FindingText:
             if max(column, used + 2) + cells(mark) <= self.width - indent:
                 rows[-1] += [(" " * (max(column, used + 2) - used), ""), (mark, "good")]
             else:
-                said = wrap(mark, self.width - indent)
-                rows += [[(" " * indent, ""), (line, "good")] for line in said]
+                rows += [[(" " * indent, ""), (line, "good")] for line in wrap(mark, self.width - indent)]
         return rows
 
     def _helps(self) -> list[Row]:

@@ -34,8 +34,7 @@ class Unseen:
             at_checkpoint = mechanism.name == "checkpoint"
             passes = compat.entries.is_checkpoint if at_checkpoint else compat.entries.is_programs_function
             if graph is None or any(map(passes, graph.values())):
-                code = _CODES[mechanism.name]
-                raise error_of(bare_finding(code, mechanism.sentence, message=_MESSAGE))
+                raise error_of(bare_finding(_CODES[mechanism.name], mechanism.sentence, message=_MESSAGE))
 
 
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"

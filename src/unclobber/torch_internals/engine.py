@@ -101,11 +101,8 @@ class Engine:
             self._stays += 1
         patches.at_undo(self._uninstall)
 
-    def subscribe(self, subscriber: Subscriber) -> None:  # the first one wraps torch's function
-        self.subscription(subscriber)
-
-    def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Notify ``subscriber`` from now on. Return a function that ends it."""
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Notify ``subscriber`` from now on; the first one wraps torch's function. Return what ends it."""
         with self._lock:
             if not self._stays:
                 self._wrap()

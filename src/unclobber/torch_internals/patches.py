@@ -151,16 +151,15 @@ class Patch(NamedTuple):
     original: Any  # the former value in the home's own `__dict__`, or `_INHERITED`
     wrapper: Any  # the present value there
 
-    def intact(self) -> bool:
-        return vars(self.home).get(self.name) is self.wrapper  # the program may have replaced it in turn
-
     def undo(self) -> None:
-        if not self.intact():
-            return
-        if self.original is _INHERITED:
-            delattr(self.home, self.name)  # the inherited one shows again
-        else:
-            setattr(self.home, self.name, self.original)
+        """Restore the original, unless the program has replaced this in turn, and take it off the list."""
+        with _lock:
+            if vars(self.home).get(self.name) is self.wrapper:
+                if self.original is _INHERITED:
+                    delattr(self.home, self.name)  # the inherited one shows again
+                else:
+                    setattr(self.home, self.name, self.original)
+            installed[:] = [other for other in installed if other is not self]
 
 
 installed: list[Patch] = []
@@ -206,7 +205,7 @@ class Patches:
             patch = Patch(home, name, before, vars(home)[name])
             installed.append(patch)
         self._newest[id(home), name] = vars(home), name, patch.wrapper
-        self._ends.append(lambda: _put_back(patch))
+        self._ends.append(patch.undo)
 
     def stand_in(self, home: Any, name: str, wrap: Callable[..., Callable[..., Any]], *more: Any) -> None:
         """Let what ``wrap`` makes be called in place of ``home.name``, and look like it, until ``undo``.
@@ -224,22 +223,9 @@ class Patches:
             lying = staticmethod(lying)
         self.replace(home, name, lying)
 
-    def attribute(
-        self,
-        home: Any,
-        name: str,
-        setter: Callable[[Any, Any], None] | None = None,
-        getter: Callable[[Any], Any] | None = None,
-    ) -> None:
-        """Replace setter or getter of a C type's attribute by what looks like the original, until ``undo``.
-
-        Args:
-            home: The C type, or a class below the one that has the attribute.
-            name: The attribute, its own or inherited.
-            setter: Called with the object and the value; must call the original's ``__set__``.
-            getter: Called with the object, instead of the original's ``__get__``.
-        """
-        self.replace(home, name, AttributeStandIn(getattr(home, name), setter, getter))
+    def attribute(self, home: Any, name: str, **instead: Callable[..., Any]) -> None:
+        """Replace a C type's attribute, its own or inherited, by an ``AttributeStandIn`` until ``undo``."""
+        self.replace(home, name, AttributeStandIn(getattr(home, name), **instead))
 
     def precede(self, home: Any, name: str, before: Callable[..., None]) -> None:
         """Call ``before`` in front of ``home.name``, with the same arguments, until ``undo``."""
@@ -290,9 +276,3 @@ class Patches:
 
     def __exit__(self, *error: object) -> None:
         self.undo()
-
-
-def _put_back(patch: Patch) -> None:
-    with _lock:
-        patch.undo()
-        installed[:] = [other for other in installed if other is not patch]

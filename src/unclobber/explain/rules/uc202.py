@@ -39,8 +39,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     copied = evidence.leaf if speakable else None
     if evidence.expanded:
         copied = view.strip("`") if evidence.write and evidence.write.expression else None
-    copy = Help.COPY_OF_LEAF.fix(copied and f"x = {copied}.clone()")
-    fixes = (copy, out_of_place(evidence))
+    fixes = (Help.COPY_OF_LEAF.fix(copied and f"x = {copied}.clone()"), out_of_place(evidence))
     # no_grad would drop the gradient of what is written: tests/programs/UC202/image_features_into_a_leaf.py.
     keeps = evidence.expanded or evidence.carries_gradient or evidence.module_hook is not None
     return finding(

@@ -27,7 +27,6 @@ _INPUT = Wording(
 
 def judge(evidence: RefusalEvidence) -> Finding:
     if evidence.variant == "input":
-        fixes = (Help.COPY_OF_INPUT.fix(), out_of_place(evidence, Help.NEW_MEMORY))
-        return finding(evidence, _INPUT, fixes)
+        return finding(evidence, _INPUT, (Help.COPY_OF_INPUT.fix(), out_of_place(evidence, Help.NEW_MEMORY)))
     by = quoted(evidence.how, "an expanded view")
     return finding(evidence, WORDING, (Help.OWN_MEMORY.fix(), out_of_place(evidence)), by=by)

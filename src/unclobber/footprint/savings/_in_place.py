@@ -43,8 +43,7 @@ class InPlaceMode(SitesMode):
         # A candidate names the first or the second operand.
         for position, operand in enumerate(operands[:2]):
             line, operation = site
-            key = (*line, self._module(), operation, position)
-            if isinstance(operand, Tensor) and key in self._keys:
+            if isinstance(operand, Tensor) and (*line, self._module(), operation, position) in self._keys:
                 self.places.add(line)
                 self.substituted += 1
                 return _in_place(func, operation, operands.pop(position), operands, kwargs)

@@ -64,8 +64,7 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
         )
         count = len({operation.outer for operation in formula.parts[0].operations})
         title = f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs"
-        edits = _edits.of_formula(formula)
-        change = change_of(formula.results, "formula", title, _spelled(formula), edits)
+        change = change_of(formula.results, "formula", title, _spelled(formula), _edits.of_formula(formula))
         yield Option(change, spans, formulas=(formula,))
 
 
@@ -82,8 +81,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         held = (span for number in sorted(numbers) for span in trace.kept_spans.get(number, ()))
         spans = tuple((number, since, until, size * 3 // 4) for number, since, until, size in held)
         title = "dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element"
-        change = change_of(formula.results, "mask", title, _spelled(formula))
-        yield Option(change, spans, formulas=(formula,))
+        yield Option(change_of(formula.results, "mask", title, _spelled(formula)), spans, formulas=(formula,))
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:

@@ -125,8 +125,7 @@ def _sizes(part: Section, *, small: bool) -> dict[int, int]:
     """Return a smaller size for each size of an input; different sizes stay different."""
     sizes = sorted({size for operand in part.inputs for size in operand.shape})
     results = [result for operation in part.operations for result in operation.results]
-    largest = max(prod(operand.shape) for operand in (*part.inputs, *results))
-    if not small and largest > _LARGEST:
+    if not small and max(prod(operand.shape) for operand in (*part.inputs, *results)) > _LARGEST:
         raise ValueError("too large to be computed with")
     if not small:
         return {size: size for size in sizes}

@@ -32,8 +32,7 @@ def widened(trace: Trace) -> Iterable[Option]:
             groups.setdefault(call[0], []).append((operation, narrow))
     spans = tuple(_spans(trace)) if groups else ()
     for site, members in groups.items():
-        operand = members[0][1]
-        dtype = operand.dtype.removeprefix("torch.")
+        dtype = members[0][1].dtype.removeprefix("torch.")
         instead = f"convert the float64 operand: .to(torch.{dtype})"
         if site[1] in _CONVERSIONS:
             instead = f"leave out .{site[1]}()"

@@ -50,18 +50,10 @@ _CHANGING_SIZES = frozenset(("resize_", "as_strided_"))
 _BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"))
 
 # Frequent operations that write nothing but temporaries of their own, several times: not worth seeing.
-_WORKING_IN_PRIVATE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "mean",
-        "mean.dim",
-        "native_dropout",
-        "binary_cross_entropy_with_logits",
-        "mse_loss",
-        "huber_loss",
-        "smooth_l1_loss",
-    )
-)
+_WORKING_IN_PRIVATE = frozenset({
+    "aten::mean", "aten::mean.dim", "aten::native_dropout", "aten::binary_cross_entropy_with_logits",
+    "aten::mse_loss", "aten::huber_loss", "aten::smooth_l1_loss",
+})  # fmt: skip
 
 
 class Listener(Protocol):

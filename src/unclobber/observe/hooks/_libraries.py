@@ -30,9 +30,8 @@ def _linux() -> Callable[[], int]:
         return 1  # ends the iteration, because each entry holds the same count
 
     # Kept by the closure: ctypes frees a callback that no Python object refers to.
-    called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_ObjectInfo), ctypes.c_size_t, ctypes.c_void_p)(
-        first
-    )
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_ObjectInfo), ctypes.c_size_t, ctypes.c_void_p)
+    called = kind(first)
     iterate = ctypes.CDLL(None).dl_iterate_phdr
 
     def loads() -> int:
@@ -43,12 +42,7 @@ def _linux() -> Callable[[], int]:
 
 
 def _macos() -> Callable[[], int]:
-    images = ctypes.CDLL(None)._dyld_image_count
-
-    def loads() -> int:
-        return int(images())
-
-    return loads
+    return ctypes.CDLL(None)._dyld_image_count
 
 
 def _find() -> Callable[[], int] | None:

@@ -84,8 +84,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
             if id(value) in seen:
                 continue
             seen.add(id(value))
-        room = max(0, left - len(todo))
-        for step, suffix, inner in islice(_held(value), room):
+        for step, suffix, inner in islice(_held(value), max(0, left - len(todo))):
             if type(inner) in ATOMS:
                 left -= 1
             else:

@@ -28,16 +28,13 @@ def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleTy
         """Wrap what is imported, and wait for the others."""
         for name in names:
             # A module that is being imported now has no contents yet.
-            if (module := sys.modules.get(name)) is not None and not _is_coming(module):
+            module = sys.modules.get(name)
+            if module is not None and not getattr(module.__spec__, "_initializing", False):
                 once(module)
         sys.meta_path.insert(0, finder)
         return end
 
     patches.while_active(begin)
-
-
-def _is_coming(module: ModuleType) -> bool:
-    return bool(getattr(module.__spec__, "_initializing", False))
 
 
 def _remove(finder: MetaPathFinder) -> None:

@@ -185,7 +185,7 @@ class _Reader:
         held = self._value(call.func.value) if isinstance(call.func, ast.Attribute) else _NONE
         every = held.union(*given, *named.values())
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if _is_kernel(called):
+        if hasattr(called, "fn") and type(called).__module__.startswith("triton.runtime"):
             helper = _read(function_of(called), {})
             bound: dict[str | None, _Parameters] = {**named}
             bound.update(zip(helper.parameters, given, strict=False))
@@ -215,7 +215,3 @@ class _Reader:
         if isinstance(expression, ast.Attribute):
             return getattr(self._resolved(expression.value), expression.attr, None)
         return None
-
-
-def _is_kernel(value: Any) -> bool:
-    return hasattr(value, "fn") and type(value).__module__.startswith("triton.runtime")

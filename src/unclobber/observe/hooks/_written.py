@@ -30,26 +30,10 @@ NAMESPACES_WITHOUT_MEMORY = frozenset(
     ("prim", "prims", "rngprims", "debugprims", "inductor_prims", "onnx", "profiler", "_test")
 )
 NAMESPACES_OF_TORCH = NAMESPACES_WITHOUT_MEMORY | {
-    "_c10d_functional",
-    "_c10d_functional_autograd",
-    "_dtensor",
-    "_native",
-    "_quantized",
-    "aten",
-    "c10d",
-    "debug_mode_ops",
-    "export",
-    "inductor",
-    "mkl",
-    "mkldnn",
-    "mkldnn_prepacked",
-    "onednn",
-    "quantization",
-    "quantized",
-    "sparse",
-    "static_runtime",
-    "symm_mem",
-}
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_quantized", "aten", "c10d",
+    "debug_mode_ops", "export", "inductor", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantization",
+    "quantized", "sparse", "static_runtime", "symm_mem",
+}  # fmt: skip
 
 
 def is_torchs(name: str) -> bool:
@@ -98,11 +82,8 @@ def flatten(value: Any, into: list[torch.Tensor]) -> None:
 
 def written_arguments(schema: Any) -> WrittenArguments:
     """Return the arguments that the schema marks as written (``alias_info.is_write``)."""
-    marked = [
-        (index, argument)
-        for index, argument in enumerate(schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
+    arguments = enumerate(schema.arguments)
+    marked = [(n, each) for n, each in arguments if each.alias_info is not None and each.alias_info.is_write]
     return WrittenArguments(
         tuple(index for index, argument in marked if not argument.kwarg_only),
         tuple(argument.name for _, argument in marked if argument.kwarg_only),
@@ -111,11 +92,10 @@ def written_arguments(schema: Any) -> WrittenArguments:
 
 def tensor_slots(schema: Any, written: tuple[int, ...]) -> tuple[int, ...]:
     """Return the positions of single-tensor inputs, where a Python number may be passed instead."""
-    return tuple(
-        index
-        for index, argument in enumerate(schema.arguments)
-        if not argument.kwarg_only and str(argument.type) == "Tensor" and index not in written
-    )
+    others = [
+        (n, each) for n, each in enumerate(schema.arguments) if n not in written and not each.kwarg_only
+    ]
+    return tuple(n for n, each in others if str(each.type) == "Tensor")
 
 
 def is_tensor(schema: Any, position: int) -> bool:

@@ -203,4 +203,4 @@ def install(patches: Patches) -> None:
     patches.precede(torch.autocast, "__enter__", copies.enter)
     patches.precede(torch.autocast, "__exit__", copies.exit)
     patches.at_undo(copies.forget)
-    patches.while_active(lambda: engine.subscription(copies))
+    patches.while_active(lambda: engine.subscribe(copies))

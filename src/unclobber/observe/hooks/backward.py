@@ -153,6 +153,7 @@ class BackwardCalls:
         """Return whether a call that starts may run unobserved (`pause`)."""
         self._observer: Any = self
         self._began = started_at.of  # the last two marks of a node, oldest first
+        self.note_of = marker.note_of
         self._lock = threading.Lock()
 
     def install(self, patches: Patches) -> None:
@@ -170,7 +171,7 @@ class BackwardCalls:
     def _subscribe(self) -> Callable[[], None]:
         self.before = self.count
         _thread.first_node = compat.graph.next_sequence_number()
-        return engine.subscription(self._observer)
+        return engine.subscribe(self._observer)
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
         """Number a call of the program and mark it as running; return None for an internal one of torch."""
@@ -236,9 +237,6 @@ class BackwardCalls:
         if first is None or any(compat.graph.sequence_number(node) < first for node in graph.values()):
             return None
         return _thread.recent[0]
-
-    def note_of(self, node: Any) -> NodeNote | None:
-        return marker.note_of(node)
 
     def has_unpacked(self, node: Any) -> bool:
         note = marker.note_of(node)

@@ -222,8 +222,7 @@ def _random_state(module: Any) -> int:
 
 
 def _inside(stack: Stack) -> Stack:
-    again = Recomputed.__call__.__code__
-    end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)
+    end = next((i for i, code in enumerate(stack[::2]) if code is Recomputed.__call__.__code__), 0)
     return stack[: 2 * end]
 
 
@@ -332,8 +331,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def is_library_object(value: Any) -> bool:  # its attributes are its own affair
-    init = getattr(type(value), "__init__", None)
-    code = getattr(init, "__code__", None)
+    code = getattr(getattr(type(value), "__init__", None), "__code__", None)
     if type(value).__module__.partition(".")[0] in ("torch", "numpy"):
         return True
     return code is not None and is_library(code)

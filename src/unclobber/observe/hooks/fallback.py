@@ -34,10 +34,7 @@ def why() -> str | None:
 
 
 def listen(listener: Listener) -> None:  # or else by the modes of the threads that `enter`
-    if selftest.why_kernels_fail() is None:
-        kernels.listen(listener)
-    else:
-        kernels.listen_apart(listener)
+    kernels.listen(listener, apart=selftest.why_kernels_fail() is not None)
 
 
 unlisten = kernels.unlisten

@@ -292,8 +292,6 @@ def _override(function: Any, name: str) -> None:
 
 def _take_away() -> None:
     """Give the classes their own methods back, unless the program has put another there."""
-    if not _classes:
-        return
     for home in list(_classes):
         for name, method in list(vars(home).items()):
             # A method that the program has exchanged in a session stays
@@ -406,9 +404,10 @@ def _run_with_stale(
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)
-            # Another object would not be in that graph, so the tensor itself gets the memory
-            # (test_what_was_lent_is_taken_back).
-            if _is_of_a_graph(tensor):
+            # In a graph that `forward` kept, `backward` may compute gradients for this very tensor, so that
+            # itself gets the memory (test_what_was_lent_is_taken_back). A parameter is only read, and others
+            # may write to it meanwhile.
+            if tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
                 put_back.append(compat.tensors.lent(tensor, value))
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
@@ -439,12 +438,3 @@ def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         copy = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
         each_once(copy).copy_(once)
     return copy
-
-
-def _is_of_a_graph(tensor: torch.Tensor) -> bool:
-    """Return whether the program's ``backward`` may compute gradients for this very tensor.
-
-    It may for one of a graph that ``forward`` kept. A parameter is only read, and others may write to it
-    meanwhile.
-    """
-    return tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter)

@@ -208,14 +208,15 @@ def _has_others(
         return False
     # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
     with compat.unseen.unseen_by_functions():
-        saved = {id(alias): alias for hooks in saves.active() for alias in hooks.held(tensor)}
+        saved = {
+            id(alias): alias for hooks in saves.active() for alias in hooks.conflicts.ledger.held(tensor)
+        }
         views = sum(alias._base is tensor and alias is not but for alias in saved.values())
     return compat.tensors.use_count(tensor) > alone + views
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
-    base = gradient._base
-    part, whole = (None if t is None else region_of(t) for t in (gradient, base))
+    part, whole = (None if t is None else region_of(t) for t in (gradient, gradient._base))
     return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
 
 

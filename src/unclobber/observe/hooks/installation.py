@@ -80,9 +80,8 @@ class Installation:
             ledger = FingerprintedLedger(fingerprints, keeps_originals=keeps_originals)
         else:
             # The native queue makes no Python object at a save, which fingerprints and byte counts need.
-            ledger = Ledger(
-                keeps_originals=keeps_originals, queue=None if counts_bytes else saves.new_queue()
-            )
+            queue = None if counts_bytes else saves.new_queue()
+            ledger = Ledger(keeps_originals=keeps_originals, queue=queue)
         if counts_bytes:
             ledger.saved_bytes = SavedBytes()
         ledger.view_writes = self.view_writes

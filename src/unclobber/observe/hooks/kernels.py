@@ -88,14 +88,14 @@ class Kernels:
         self._registering = False
         """Whether unclobber itself is registering a kernel of a program's operation now."""
 
-    def listen(self, listener: Listener) -> None:  # the first one ever registers kernels (80 ms)
-        with self._lock:
-            if not self.active:
-                self._activate()
-            self._let_listen((*self._clients, listener))
+    def listen(self, listener: Listener, *, apart: bool = False) -> None:
+        """Notify ``listener``. The first one ever registers kernels (80 ms).
 
-    def listen_apart(self, listener: Listener) -> None:  # the dispatch fallback reports the writes
+        With ``apart`` none are, because the dispatch fallback reports the writes.
+        """
         with self._lock:
+            if not apart and not self.active:
+                self._activate()
             self._let_listen((*self._clients, listener))
 
     def accompany(self, listener: Listener) -> None:  # it listens whenever another one does
@@ -264,7 +264,6 @@ class Kernels:
 running = Kernels()
 listeners = running.listeners
 listen = running.listen
-listen_apart = running.listen_apart
 accompany = running.accompany
 unlisten = running.unlisten
 installed = running.installed

@@ -99,15 +99,14 @@ def _plain() -> Iterator[None]:
 
     torch's own warnings about its features concern no program here.
     """
+    on_cuda = torch.is_autocast_enabled("cuda")
     with (
         compat.unseen.unseen_by_modes(),
         warnings.catch_warnings(action="ignore"),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
-        torch.autocast("cuda", enabled=False)
-        if torch.is_autocast_enabled("cuda")
-        else contextlib.nullcontext(),
+        torch.autocast("cuda", enabled=False) if on_cuda else contextlib.nullcontext(),
     ):
         yield
 
@@ -256,8 +255,7 @@ def _recomputed_reentrantly(probe: StandInSession) -> str | None:
     if compat.compilers.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(True), 3)
     x, y = _checkpointed(True)
-    node: Any = compat.graph.grad_fn(y)
-    node.run_function(x)
+    compat.graph.grad_fn(y).run_function(x)
     return None if "recompute" in probe.changed_holders else "a write was missed"
 
 

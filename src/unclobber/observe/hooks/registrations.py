@@ -22,7 +22,7 @@ def install(patches: Patches) -> None:
     kernels.running.follow_registrations()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
-    patches.stand_in(*compat.entries.LOAD_LIBRARY, _followed_by, _load)
+    patches.stand_in(*compat.entries.LOAD_LIBRARY, _followed_by, lambda *_, **__: kernels.running.loaded())
 
 
 def _followed_by(original: Callable[..., Any], after: Callable[..., None]) -> Callable[..., Any]:
@@ -47,7 +47,3 @@ def _define(library: torch.library.Library, schema: str, *_: Any, **__: Any) -> 
 
 def _impl(library: torch.library.Library, op_name: Any, *_: Any, **__: Any) -> None:
     kernels.running.registered(library.ns, compat.dispatcher.operator_name(op_name))
-
-
-def _load(*_: Any, **__: Any) -> None:
-    kernels.running.loaded()

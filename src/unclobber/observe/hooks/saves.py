@@ -150,9 +150,6 @@ class SavedTensorHooks:
         if not _threads.hooks and not _frozen.is_set():
             compat.dispatcher.ignore_writes()
 
-    def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-        return self._ledger.held(tensor)
-
     def alone(self) -> bool:
         return active() == (self,) and self._innermost()
 
@@ -242,8 +239,7 @@ class SavedTensorHooks:
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
-            if changed is not None:
+            if fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False)) is not None:
                 self.conflicts.content_changed(saved)
             return value
 
@@ -556,13 +552,13 @@ def innermost() -> SavedTensorHooks | None:
 
 def install(patches: Patches) -> None:
     """Replace torch's functions for hooks until ``patches`` is undone."""
-    native = core.loaded().module
-    if native is not None:
+    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
+    if (native := core.loaded().module) is not None:
         open_memory.on_shown = native.show
         SavedTensorHooks.on_receiver = native.receives
-    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
-    patches.at_undo(_forget_natively)
-    patches.while_active(lambda: _let_go)
+        patches.at_undo(native.forget)
+        # Without a client the engine looks for hooks as in plain torch.
+        patches.while_active(lambda: lambda: native.hook(False))
 
 
 def _push(pack: Pack, unpack: Unpack) -> None:
@@ -590,15 +586,3 @@ def _on_disable(transform: bool) -> tuple[Pack, Unpack] | None:
 def _on_enable() -> None:
     if _threads.hooks:
         _threads.hooks[-1].resume()
-
-
-def _let_go() -> None:  # no client is left: the engine looks for hooks as in plain torch
-    native = core.loaded().module
-    if native is not None:
-        native.hook(False)
-
-
-def _forget_natively() -> None:
-    native = core.loaded().module
-    if native is not None:
-        native.forget()

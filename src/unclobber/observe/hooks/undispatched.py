@@ -30,7 +30,7 @@ def install(patches: Patches, clients: Clients) -> None:
     """Observe new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs, ``apply_()`` and
     DLPack, and notify ``clients``."""
     patches.stand_in(threading.Thread, "start", _start)
-    patches.attribute(torch.Tensor, "data", _data(torch.Tensor.data, clients))
+    patches.attribute(torch.Tensor, "data", setter=_data(torch.Tensor.data, clients))
     for home in (torch, torch.Tensor):
         patches.stand_in(home, "detach_", _detach_, clients)
     notify = functools.partial(functools.partial, _notify, clients)
@@ -88,9 +88,7 @@ def _data(inherited: Any, clients: Clients) -> Callable[[torch.Tensor, Any], Non
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
-            with compat.unseen.unseen_by_functions():
-                for client in clients.now:
-                    client.before_storage_swap(tensor, new)
+            _notify(clients, lambda client: client.before_storage_swap(tensor, new))
         inherited.__set__(tensor, new)
 
     return set_data
@@ -105,9 +103,7 @@ def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., An
             node = compat.graph.grad_fn(tensor)
         result: torch.Tensor = original(tensor)
         if node is not None:
-            with compat.unseen.unseen_by_functions():
-                for client in clients.now:
-                    client.after_detach(tensor, node)
+            _notify(clients, lambda client: client.after_detach(tensor, node))
         return result
 
     return detach_
@@ -132,9 +128,7 @@ def _numpy(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]
         """Make the array, and note it as long as it lives."""
         if not clients.now:
             return original(tensor, **kwargs)
-        with compat.unseen.unseen_by_functions():
-            for client in clients.now:
-                client.before_hand_out(tensor)
+        _notify(clients, lambda client: client.before_hand_out(tensor))
         array = original(tensor, **kwargs)
         with compat.unseen.unseen_by_functions():
             open_memory.shown(tensor, array, of_program())
@@ -152,9 +146,7 @@ def _data_ptr(original: Callable[..., int], clients: Clients) -> Callable[..., i
     def data_ptr(tensor: torch.Tensor) -> int:
         # Behind the caller of this function, which is the stand-in's own.
         if clients.now and not sys._getframe(2).f_code.co_filename.startswith(_ASK):
-            with compat.unseen.unseen_by_functions():
-                for client in clients.now:
-                    client.before_hand_out(tensor, True)
+            _notify(clients, lambda client: client.before_hand_out(tensor, True))
         return original(tensor)
 
     return data_ptr

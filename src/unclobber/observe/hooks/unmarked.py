@@ -22,6 +22,7 @@ from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import LARGEST_COPY, differing
+from ..record.saved import same_memory
 from .conflicts import Conflicts
 from .write_log import WriteLog, storage_of
 
@@ -59,8 +60,9 @@ class Unmarked:
         In the node's ``metadata`` a program would see it.
         """
 
-    def arrived(self, gradient: torch.Tensor | None) -> None:
+    def arrived(self, position: int, gradients: Sequence[torch.Tensor | None], _: Any) -> None:
         """Report the conflict if a later reader's gradient of the input is not zero for a changed element."""
+        gradient = gradients[position]
         if self.reported or gradient is None or gradient.shape != self.where.shape:
             return
         if not compat.tensors.is_plain(gradient):
@@ -87,19 +89,13 @@ class _LookAhead:
 
 
 def install(patches: Patches) -> None:
-    patches.while_active(_begin)
+    patches.while_active(lambda: _forget)
+    patches.while_active(lambda: engine.subscribe(_LookAhead()))
 
 
-def _begin() -> Callable[[], None]:
-    """Subscribe. Return a function that unsubscribes and forgets all overwritten inputs."""
-    end = engine.subscription(_LookAhead())
-
-    def forget() -> None:
-        end()
-        with _lock:
-            _alive.clear()
-
-    return forget
+def _forget() -> None:
+    with _lock:
+        _alive.clear()
 
 
 def may_matter(tensor: torch.Tensor) -> bool:
@@ -129,7 +125,6 @@ def note(
         where = _where(tensor, writes[0].before)
         if where is None:
             continue
-        returned = any(_is_same(output, tensor) for output in outputs)
         report = partial(
             conflicts.input_overwritten,
             operator or function.__name__,
@@ -140,7 +135,7 @@ def note(
             version=tensor._version,
             writes=[(write.operation, write.stack) for write in writes],
             stack=of_program(),
-            returned=returned,
+            returned=any(isinstance(out, torch.Tensor) and same_memory(out, tensor) for out in outputs),
         )
         overwritten = Unmarked(report, _base(tensor), where)
         with _lock:
@@ -155,17 +150,6 @@ def _is_computed(tensor: torch.Tensor) -> bool:  # then a node of its old values
     base = _base(tensor)
     # By the base, because reading a written view's `grad_fn` makes a new node.
     return tensor.requires_grad and base.requires_grad and compat.graph.has_history(base)
-
-
-def _is_same(output: Any, tensor: torch.Tensor) -> bool:
-    """Return whether ``output`` covers the same memory as ``tensor``, in the same layout."""
-    return (
-        isinstance(output, torch.Tensor)
-        and storage_of(output) == storage_of(tensor)
-        and output.shape == tensor.shape
-        and output.stride() == tensor.stride()
-        and output.storage_offset() == tensor.storage_offset()
-    )
 
 
 def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | None:
@@ -187,8 +171,6 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
 
 def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     """Make a coming backward notice gradients through overwritten inputs. Return how to end this, or None."""
-    if not _alive:
-        return None
     thread = threading.get_ident()
     with _lock:
         waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]
@@ -207,7 +189,7 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
             for mark in waiting:
                 if mark.node == key and mark.output == output and number >= mark.moment:
                     mark.reported = False
-                    handles.append(node.register_hook(_noticed(mark, position)))
+                    handles.append(node.register_hook(partial(mark.arrived, position)))
 
     def end() -> None:
         """Remove the hooks of this call, and disarm the marks if backward was recorded."""
@@ -220,10 +202,3 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
                 mark.armed = False
 
     return end
-
-
-def _noticed(mark: Unmarked, position: int) -> Callable[[Any, Any], None]:
-    def arrived(gradients: Sequence[torch.Tensor | None], _: Any) -> None:
-        mark.arrived(gradients[position])
-
-    return arrived

@@ -13,6 +13,7 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
+from ..record.saved import same_memory
 from . import kernels
 from .kernels import Listener
 
@@ -53,11 +54,8 @@ class WriteLog:
         followed.remove(self)
 
     def following(self, key: int) -> list[torch.Tensor]:
-        return [
-            value
-            for value in self.values
-            if isinstance(value, torch.Tensor) and compat.tensors.storage_address(value) == key
-        ]
+        tensors = (value for value in self.values if isinstance(value, torch.Tensor))
+        return [tensor for tensor in tensors if compat.tensors.storage_address(tensor) == key]
 
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
         """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
@@ -114,14 +112,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     if operation in ("add_", "sub_"):
         return not (isinstance(other, torch.Tensor) and other.requires_grad)
     # `x[0] += 1` adds to a view, and then copies the view onto itself
-    return (
-        operation == "copy_"
-        and isinstance(other, torch.Tensor)
-        and compat.tensors.storage_address(other) == compat.tensors.storage_address(target)
-        and other.storage_offset() == target.storage_offset()
-        and other.shape == target.shape
-        and other.stride() == target.stride()
-    )
+    return operation == "copy_" and isinstance(other, torch.Tensor) and same_memory(other, target)
 
 
 _follower = _Follower()

@@ -96,15 +96,8 @@ def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
     whole, frames = folder / f"{MODULE}.cpp", folder / "frames.o"
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
     includes = (headers, headers / "torch" / "csrc" / "api" / "include")
-    flags = shlex.split(os.environ.get("CXXFLAGS", ""))
-    common = [
-        "-O2",
-        "-fPIC",
-        "-fvisibility=hidden",
-        *flags,
-        f"-I{sysconfig.get_path('include')}",
-        f"-I{SOURCES}",
-    ]
+    common = ["-O2", "-fPIC", "-fvisibility=hidden", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+    common += [f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
     return [
         [compiler, "-x", "c", *common, "-c", str(SOURCES / "frames.c"), "-o", str(frames)],
         [

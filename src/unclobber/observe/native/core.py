@@ -47,9 +47,7 @@ def choice() -> Choice:
         file = compiled()
     except (UnclobberError, OSError) as error:
         return Choice(None, str(error))
-    if not file.exists():
-        return Choice(None, _NOT_BUILT)
-    return Choice(file, "")
+    return Choice(file, "") if file.exists() else Choice(None, _NOT_BUILT)
 
 
 def load(file: Path) -> Any:

@@ -45,10 +45,9 @@ class _SavingProgram:
         self.constant = torch.full((2,), 2.0)
         self.needed: list[Any] = []  # the save records that may have changed
 
-    def need(self, saved: Any) -> torch.Tensor:
+    def need(self, saved: Any) -> Any:
         self.needed.append(saved)
-        value: torch.Tensor = saved.alias
-        return value
+        return saved.alias
 
     def save(self) -> None:
         y = self.x * self.weight[1:3]

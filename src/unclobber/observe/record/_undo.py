@@ -301,8 +301,7 @@ def _narrowed(region: Region) -> tuple[int, ...]:
         if stride == there and end > last:
             new[stride] = end
         else:
-            inside = stride < there and sizes[stride] == 1
-            new[stride] = max(1 if inside else end, last) + 1
+            new[stride] = max(1 if stride < there and sizes[stride] == 1 else end, last) + 1
         last = new[stride]
         if sizes[stride] > 1:
             end, there = last * sizes[stride], stride * sizes[stride]

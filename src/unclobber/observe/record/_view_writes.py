@@ -49,9 +49,7 @@ class ViewWrites:
         """Return operation and stack of the last write to a view's memory, if the native core noted it."""
         self.unobserved_steps: Callable[[], list[tuple[torch.optim.Optimizer, tuple[Any, ...]]]] = list
         """Return the last steps that the native core noted."""
-        self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._steps = weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep]()
 
     def note(
         self, tensor: torch.Tensor, memory: torch.UntypedStorage, version: int, operation: str, stack: Stack

@@ -13,6 +13,7 @@ import ctypes
 import torch
 
 from ...torch_internals import compat
+from ._region import region_of
 
 _CHUNK = 1 << 18  # bytes hashed at a time: small enough to stay in the cache between copying and hashing
 
@@ -27,22 +28,19 @@ def digest(tensor: torch.Tensor) -> int | None:
     if not compat.tensors.is_plain(tensor) or tensor.is_meta or compat.tensors.capturing(tensor):
         return None
     if tensor.is_cpu and tensor.is_contiguous():
-        return _of_bytes(tensor) if _in_storage(tensor) else None  # no torch operation runs: cheap and unseen
+        return _of_bytes(tensor) if in_storage(tensor) else None  # no torch operation runs: cheap and unseen
     with torch.no_grad(), compat.dispatcher.unseen_by_torch():
         tensor = compat.tensors.physical(tensor)
-        if not _in_storage(tensor):
+        if not in_storage(tensor):
             return None
         if not tensor.is_contiguous():
             tensor = tensor.contiguous()
         return _of_bytes(tensor) if tensor.device.type == "cpu" else of_words(tensor)
 
 
-def _in_storage(tensor: torch.Tensor) -> bool:
-    if tensor.numel() == 0:
-        return True
-    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
-    end = (tensor.storage_offset() + last + 1) * tensor.itemsize
-    return end <= tensor.untyped_storage().nbytes()
+def in_storage(tensor: torch.Tensor) -> bool:
+    region = region_of(tensor)
+    return region is None or region.hi <= tensor.untyped_storage().nbytes()  # not after `storage.resize_(0)`
 
 
 def _of_bytes(tensor: torch.Tensor) -> int:

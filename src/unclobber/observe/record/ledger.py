@@ -32,7 +32,7 @@ from ._storage import StorageLog
 from ._unverified import SharedInput, UnverifiedCall
 from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
-from .content import same_bits
+from .content import in_storage, same_bits
 from .fingerprints import Fingerprints
 from .saved import History, LogEntry, SavedTensor, StorageSwap, note_original, same_memory
 from .saved_bytes import SavedBytes
@@ -562,9 +562,7 @@ class Ledger:
                 """Note the write for its shared counter, then record it as ``before_write`` does."""
 
                 def event() -> WriteEvent:
-                    return WriteEvent(
-                        operation, of_program(), running.actor(), bumps=True, version=_version(tensor)
-                    )
+                    return WriteEvent(operation, of_program(), running.actor(), True, _version(tensor))
 
                 uncertain = None
                 try:
@@ -707,24 +705,19 @@ class Ledger:
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
         unseen = version - saved.version > _bumps(entry) + elsewhere or (entry.unseen and not elsewhere)
-        now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
+        swap = entry.storage_swap
+        now = alias if swap is None else _memory_of(saved, swap)
         value = None
         changed = storage_swapped = False
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             unknown = compat.tensors.capturing(now)
-            if (
-                entry.undo_log is not None
-                and entry.position is not None
-                and entry.position.record is not None
-            ):
-                value = entry.undo_log.value_at(entry.position)
-                changed = unknown or not (_in_memory(now) and same_bits(value, now))
+            if entry.undo_log is not None and (at := entry.position) is not None and at.record is not None:
+                value = entry.undo_log.value_at(at)
+                changed = unknown or not (in_storage(now) and same_bits(value, now))
             elif now is not alias and not entry.given_back:
-                changed = unknown or not (_in_memory(now) and same_bits(alias, now))
-        if changed and entry.storage_swap is not None:
-            storage_swapped = self._brought_others(
-                saved, entry.storage_swap, alias if value is None else value
-            )
+                changed = unknown or not (in_storage(now) and same_bits(alias, now))
+        if changed and swap is not None:
+            storage_swapped = self._brought_others(saved, swap, alias if value is None else value)
         return SaveState(saved, version, unseen, value, changed, storage_swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
@@ -740,7 +733,7 @@ class Ledger:
         then = self._state_of(to)
         held = to.alias if then.value is None else then.value  # the program may have written there since
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-            return not (_in_memory(held) and same_bits(value, held))
+            return not (in_storage(held) and same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
         """Return all writes to the storage of ``saved`` since the save, oldest first.
@@ -891,13 +884,9 @@ def _bumps(entry: LogEntry) -> int:
     """Return how often the observed writes should have moved the counter of a save."""
     if entry.log is None:
         return 0
-    bumps = entry.log.bumps - entry.bumps
-    if (
-        entry.storage_swap is not None
-        and entry.storage_swap.to is not None
-        and entry.storage_swap.to.entry is not None
-    ):
-        bumps += _bumps(entry.storage_swap.to.entry)
+    bumps, swap = entry.log.bumps - entry.bumps, entry.storage_swap
+    if swap is not None and swap.to is not None and swap.to.entry is not None:
+        bumps += _bumps(swap.to.entry)
     return bumps
 
 
@@ -910,8 +899,3 @@ def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
 
 def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
     return swap.to is not None and same_memory(swap.to.alias, saved.alias)  # as `w.data -= 1` does
-
-
-def _in_memory(tensor: torch.Tensor) -> bool:
-    region = region_of(tensor)
-    return region is None or region.hi <= tensor.untyped_storage().nbytes()  # not after `storage.resize_(0)`

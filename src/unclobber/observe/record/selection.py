@@ -28,8 +28,7 @@ class Selection:
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.dim is None:
-            out: torch.Tensor = tensor[self.index]
-            return out
+            return tensor[self.index]
         return tensor.gather(self.dim, self.index[0])
 
     def put(self, view: torch.Tensor, data: torch.Tensor) -> None:
@@ -96,8 +95,7 @@ def _by_dim_and_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selectio
     if target.dim() == 0:
         return None
     dim = _argument(args, kwargs, 1, "dim") % target.dim()
-    index = _argument(args, kwargs, 2, "index")
-    return Selection((*(slice(None),) * dim, index.clone()))
+    return Selection((*(slice(None),) * dim, _argument(args, kwargs, 2, "index").clone()))
 
 
 def _by_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
@@ -113,24 +111,15 @@ def _by_rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection:
 def _by_scatter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
     if args[0].dim() == 0:
         return None
-    index = _argument(args, kwargs, 2, "index")
-    return Selection((index.clone(),), dim=_argument(args, kwargs, 1, "dim"))
+    return Selection((_argument(args, kwargs, 2, "index").clone(),), dim=_argument(args, kwargs, 1, "dim"))
 
 
 _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | None]] = {
-    "index_put_": _by_indices,
-    "_index_put_impl_": _by_indices,
-    "_unsafe_index_put_": _by_indices,
-    "index_fill_": _by_dim_and_index,
-    "index_copy_": _by_dim_and_index,
-    "index_add_": _by_dim_and_index,
-    "index_reduce_": _by_dim_and_index,
-    "masked_fill_": _by_mask,
-    "masked_scatter_": _by_mask,
+    **dict.fromkeys(("index_put_", "_index_put_impl_", "_unsafe_index_put_"), _by_indices),
+    **dict.fromkeys(("index_fill_", "index_copy_", "index_add_", "index_reduce_"), _by_dim_and_index),
+    **dict.fromkeys(("masked_fill_", "masked_scatter_"), _by_mask),
     "embedding_renorm_": _by_rows,
-    "scatter_": _by_scatter,
-    "scatter_add_": _by_scatter,
-    "scatter_reduce_": _by_scatter,
+    **dict.fromkeys(("scatter_", "scatter_add_", "scatter_reduce_"), _by_scatter),
 }
 
 

@@ -30,8 +30,7 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     only ever filled with newly computed values.
     """
     if isinstance(place, ast.Subscript) and isinstance(place.value, ast.Name):
-        scope: ast.AST = source.function(statement) or source.tree
-        values = _filled_with(scope, place.value.id)
+        values = _filled_with(source.function(statement) or source.tree, place.value.id)
         own = all(value is not None and is_fresh(value, source) for value in values)
         return not own or held_elsewhere(source, statement, place.value)
     if not isinstance(place, ast.Name):

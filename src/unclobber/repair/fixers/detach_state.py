@@ -156,11 +156,10 @@ def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]
             code, newest = source.code(node), f"{source.code(node)}[-1]"
             if code in carries - bound:
                 yield code, source.small(node)
-            of_others = source.code(_element(source, node)) != newest
             if (
                 newest in carries
                 and code not in carries
-                and of_others
+                and source.code(_element(source, node)) != newest
                 and not isinstance(source.parents[node], ast.Attribute)
             ):
                 yield newest, source.small(node)

@@ -91,5 +91,4 @@ _EFFECTS = (
 def _is_element(node: ast.expr) -> bool:  # reading it twice has no effect of its own
     if not isinstance(node, ast.Subscript) or not (is_place(node.value) or _is_element(node.value)):
         return False
-    parts = walk(node.slice)
-    return not any(isinstance(p, _EFFECTS) or is_constant(p, ...) for p in parts)
+    return not any(isinstance(p, _EFFECTS) or is_constant(p, ...) for p in walk(node.slice))

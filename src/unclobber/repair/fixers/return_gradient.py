@@ -44,5 +44,4 @@ def _passed_on(source: Source, value: str, target: ast.expr) -> str:
     """
     if not isinstance(target, ast.Subscript):
         return value
-    gradients = source.code(target.value)
-    return f"({value}, *{gradients}[1:])" if is_constant(target.slice, 0) else ""
+    return f"({value}, *{source.code(target.value)}[1:])" if is_constant(target.slice, 0) else ""

@@ -15,23 +15,23 @@ from ._modes import unseen_by_modes
 class Behaviour:
     """Facts about the installed torch, looked up or tried once.
 
-    Each property says since when. The other way can go with the last version that lacks it.
+    Each says since when. The other way can go with the last version that lacks it.
     """
 
-    @cached_property
-    def shows_top_hooks(self) -> bool:
-        """Return whether torch shows the innermost saved-tensor hooks of a thread: since 2.8."""
-        return hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+    shows_top_hooks = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+    """Whether torch shows the innermost saved-tensor hooks of a thread: since 2.8."""
+    finds_kernels = hasattr(torch.library, "get_kernel")
+    """Whether torch hands out an operation's kernel (``torch.library.get_kernel``): since 2.9."""
+    shows_packed = hasattr(torch._C._autograd.SavedTensor, "data")
+    """Whether torch shows what a pack hook has returned (``SavedTensor.data``): since 2.10."""
+    saves_checkpoint_inputs_by_method = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
+    """Whether checkpoints save their inputs without a custom Function: since 2.12."""
+    refuses_unpacked = versions.parsed(str(torch.__version__)) >= (2, 15)
+    """Whether torch says that a pack hook has raised, where it kept nothing: since 2.15.
 
-    @cached_property
-    def finds_kernels(self) -> bool:
-        """Return whether torch hands out an operation's kernel (``torch.library.get_kernel``): since 2.9."""
-        return hasattr(torch.library, "get_kernel")
-
-    @cached_property
-    def shows_packed(self) -> bool:
-        """Return whether torch shows what a pack hook has returned (``SavedTensor.data``): since 2.10."""
-        return hasattr(torch._C._autograd.SavedTensor, "data")
+    Before, it calls the unpack hook without an argument. By the version, because a session's or the program's
+    hooks take the place of those that would be tried.
+    """
 
     @cached_property
     def owners_refer(self) -> bool:
@@ -41,11 +41,6 @@ class Behaviour:
             before = sys.getrefcount(tensor)
             view = tensor[:]
             return sys.getrefcount(tensor) > before and view._base is tensor
-
-    @cached_property
-    def saves_checkpoint_inputs_by_method(self) -> bool:
-        """Return whether checkpoints save their inputs without a custom Function: since 2.12."""
-        return hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
     @cached_property
     def broadcasts_unseen(self) -> bool:
@@ -68,15 +63,6 @@ class Behaviour:
             except RuntimeError as error:
                 return "Backward" not in str(error)
         raise AssertionError("torch refuses one of several views whose memory was written")
-
-    @cached_property
-    def refuses_unpacked(self) -> bool:
-        """Return whether torch says that a pack hook has raised, where it kept nothing: since 2.15.
-
-        Before, it calls the unpack hook without an argument. By the version, because a session's or the
-        program's hooks take the place of those that would be tried.
-        """
-        return versions.parsed(str(torch.__version__)) >= (2, 15)
 
     @cached_property
     def checkpoint(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 # Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
 dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -17,11 +18,7 @@ unseen_by_functions: Callable[[], contextlib.AbstractContextManager[Any]] = torc
 
 def without_modes() -> contextlib.AbstractContextManager[Any]:
     """Return a context in which no dispatch mode of this thread is called."""
-    if not dispatch_modes():
-        return contextlib.nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
+    return _disable_current_modes() if dispatch_modes() else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

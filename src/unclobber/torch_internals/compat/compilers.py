@@ -9,22 +9,13 @@ from types import CodeType
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
+from torch.utils import _pytree
 
-
-def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Map ``function`` over the leaves of nested tuples, lists and dicts, registered classes included.
-
-    ``torch.utils._pytree`` is private and stable since 1.8; until ``torch.utils.pytree`` is stable.
-    """
-    from torch.utils import _pytree
-
-    return _pytree.tree_map(function, tree)
-
-
-def tree_leaves(tree: Any) -> list[Any]:
-    from torch.utils import _pytree
-
-    return list(_pytree.tree_leaves(tree))
+# Leaves of nested tuples, lists and dicts, registered classes included. Private and stable since 1.8; until
+# ``torch.utils.pytree`` is stable.
+tree_map: Callable[[Callable[[Any], Any], Any], Any] = _pytree.tree_map
+tree_leaves: Callable[[Any], list[Any]] = _pytree.tree_leaves
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
@@ -93,8 +84,6 @@ def operator_of(function: Any) -> str | None:
     """
     if function.__module__ != "torch._library.autograd":
         return None
-    from torch._library.custom_ops import OPDEFS
-
     made = function.__name__
     return next(
         (op for op in OPDEFS if made == f"GeneratedBackwardFor_{op.replace('::', '_')}_default"), None
@@ -152,13 +141,13 @@ def fake_mode() -> Any:
 
 def fake_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of a fake run that would need a tensor's value."""
-    from torch._subclasses.fake_tensor import (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-        UnsupportedOperatorException,
-    )
+    from torch._subclasses import fake_tensor as fake
 
-    return (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+    return (
+        fake.DataDependentOutputException,
+        fake.DynamicOutputShapeException,
+        fake.UnsupportedOperatorException,
+    )
 
 
 @contextlib.contextmanager

@@ -9,10 +9,12 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
+from torch._library.custom_ops import OPDEFS
 
 # The documented way to see every operation of a thread, though its module's name is private
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ._behaviour import behaviour
 from ._modes import dispatch_modes, without_modes
@@ -133,8 +135,6 @@ class OwnMode(TorchDispatchMode):
 
     def is_innermost(self) -> bool:
         """Return whether this mode sees the operations of this thread first."""
-        from torch.utils._python_dispatch import _get_current_dispatch_mode
-
         return _get_current_dispatch_mode() is self
 
     def run_higher_order(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -275,8 +275,6 @@ class OperatorHandle(NamedTuple):
         if behaviour.finds_kernels and name.startswith("aten::"):
             kernel: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
             return kernel
-        from torch._library.custom_ops import OPDEFS
-
         after = DispatchKey.VERSION.after
 
         def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
 import torch.utils.dlpack
 import torch.utils.hooks
 from torch.optim import optimizer as _optimizer
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ._behaviour import behaviour
 from .compilers import tree_leaves
@@ -200,8 +201,6 @@ def checkpoint_of(pack: Any) -> tuple[Any, bool] | None:
 
 def cached_tensors() -> list[Any]:
     """Return each ``CACHED_TENSOR`` that the recomputation which runs in this thread can be given."""
-    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-
     mode_class = torch.utils.checkpoint._CachedTorchDispatchMode
     caches = [mode.storage for mode in _get_current_dispatch_mode_stack() if isinstance(mode, mode_class)]
     return [entry for entry in tree_leaves(caches) if isinstance(entry, CACHED_TENSOR)]
