@@ -112,15 +112,16 @@ def test_command_prints_tables(tmp_path):
 
 
 def test_each_core_is_measured_with_what_it_installs():
-    """What is installed in torch is not the other core's."""
+    """What is installed in torch is not the other core's, which goes on with the last backward's number."""
     from measure import WATCH, interleaved
 
     from unclobber.observe.hooks import backward_calls, saves
 
-    x, seen = torch.ones(2, requires_grad=True), set()
+    x, seen, numbers = torch.ones(2, requires_grad=True), set(), []
 
     def step():
         x.exp().sum().backward()
+        numbers.append(backward_calls.count)
         if (hooks := saves.innermost()) is not None:
             seen.add((hooks._native is None, backward_calls._observer is backward_calls))
 
@@ -128,3 +129,5 @@ def test_each_core_is_measured_with_what_it_installs():
     assert list(times) == ["plain", *WATCH]
     assert all(one is other for one, other in seen)
     assert len(seen) == len(WATCH) // 2
+    times = interleaved(step, 2, 1, modes=("plain", *WATCH))
+    assert numbers == sorted(numbers)

@@ -156,6 +156,9 @@ PyObject* observe(PyObject*, PyObject* arguments) {
     tracing = must(PyObject_GetAttrString(must(PyImport_ImportModule("torch._guards")).get(), "_TLS")).release();
   }
   Owned list = attribute(given[kCalls], name_running);
+  // The Python core may have counted calls since.
+  count = PyLong_AsLong(must(PyObject_GetAttrString(given[kCalls], "count")).get());
+  written = PyLong_AsLong(must(PyObject_GetAttrString(given[kCalls], "written")).get());
   std::memcpy(parts, given, sizeof parts);
   Owned old(std::exchange(of_parts, Py_NewRef(arguments)));
   Owned old_list(std::exchange(running, list.release()));
