@@ -87,7 +87,9 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
     if value.kind == "class":
         return _class_constant(run, cls, name, state)
     dynamic = state.attributes.get(f"{value.name}.{ANY}") or class_attributes(run, cls).get(ANY)
-    return named(dynamic._replace(name=""), key) if dynamic is not None else _remembered(run, state, key)
+    if dynamic is not None and dynamic.kind in ("module", "object"):
+        return named(dynamic._replace(name=""), key)
+    return _remembered(run, state, key)
 
 
 def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
