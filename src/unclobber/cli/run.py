@@ -189,5 +189,5 @@ def _what_native_brings() -> str:
         return ""
     return (
         "unclobber: the Python core ran; `unclobber build-native`, half a minute once, makes a native one: "
-        "steps of ten real programs took 1.07 times a plain one's time with it, and 1.47 without (medians)\n"
+        "steps of ten real programs took 1.07 times a plain one's time with it, and 1.43 without (medians)\n"
     )
