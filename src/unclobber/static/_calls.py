@@ -132,7 +132,7 @@ def _super(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return given[0]._replace(data=classes[at + 1])
     if not classes or not is_a(classes[-1], frozenset({"Sequential"})):
         return PLAIN
-    return Value("module", data=ModuleData("Sequential", False, (), run.span(call.node)), name=given[0].name)
+    return make_module(run, "Sequential", call.node, (), {})._replace(name=given[0].name)
 
 
 def _first_argument(method: FunctionNode, state: FlowState) -> list[Value]:

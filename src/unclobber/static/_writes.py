@@ -265,6 +265,8 @@ def backward(
 def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | None, less: int) -> None:
     """Suspect the updates of parameters that a value was computed with before."""
     # Backward reaches the last computation first: torch names that one, too.
+    if not state.steps:
+        return
     maybe = run.maybe_uses(value)
     for use in sorted(only_graph(value) | maybe, key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
