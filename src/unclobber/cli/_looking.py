@@ -17,8 +17,7 @@ from ._options import cores
 from ._output import OutputFile
 from ._progress import program_progress
 from ._since import changed_lines
-from ._suppression import idle_entries
-from ._suppression import write_baseline as write_the_baseline
+from ._suppression import idle_entries, write_baseline
 
 if TYPE_CHECKING:
     from ..static import CheckedFile
@@ -213,12 +212,10 @@ def _judged(
             reported.append(suppression.noted(finding))
         else:
             suppressed.append(Suppressed(finding, by))
-    notices: list[str] = []
     if written is not None:
-        write_the_baseline(reported, written)
-        notices.append(f"{plural(len(reported), 'finding')} written to {shown_path(written.path)}")
         suppressed += [Suppressed(finding, "baseline") for finding in reported]
-        return Report("clean", notices=tuple(notices), suppressed=tuple(suppressed))
+        return Report("clean", notices=(write_baseline(reported, written),), suppressed=tuple(suppressed))
+    notices: list[str] = []
     for path in dict.fromkeys(filter(None, (projects.baseline(path) for path in files))):
         here = [finding for finding in reported if projects.baseline(_path(finding)) == path]
         _, known, idle = Baseline.read(path).split(here)

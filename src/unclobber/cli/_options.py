@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from ..report import FORMATS
-from ..settings import shown_path
+from ..settings import Baseline, codes, shown_path
 from ._errors import UsageError
 from ._output import OutputFile
 
@@ -32,6 +32,19 @@ def a_file(context: click.Context, parameter: click.Parameter, typed: str) -> li
 
 def _writable(context: click.Context, parameter: click.Parameter, given: str | None) -> OutputFile | None:
     return None if given is None else OutputFile.at(given, parameter.opts[0])
+
+
+def _known(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    if given is None:
+        return None
+    # Read now for its errors alone: a wrong file must stop the run before the program starts.
+    Baseline.read(given)
+    return os.path.realpath(given)  # because the program may change its directory
+
+
+def _codes(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
+    each = (code for text in given for code in text.split(",") if code.strip())  # of such as `UC1,UC203`
+    return codes.checked(each, parameter.opts[0])
 
 
 def output_file(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,17 +96,20 @@ _OPTIONS = (
         "--select",
         metavar="CODES",
         multiple=True,
+        callback=_codes,
         help="Tell only these codes, or those that begin so: `UC101,UC2`.",
     ),
-    click.option("--ignore", metavar="CODES", multiple=True, help="Don't tell these codes."),
+    click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Don't tell these codes."),
     click.option(
         "--baseline",
         metavar="FILE",
         shell_complete=a_file,
+        callback=_known,
         help="Don't fail for the findings that FILE knows.",
     ),
     click.option(
         "--write-baseline",
+        "written",
         metavar="FILE",
         shell_complete=a_file,
         callback=_writable,

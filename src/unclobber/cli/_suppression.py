@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ..model import Finding, Report, Suppressed
 from ..model.text import plural
-from ..settings import Baseline, IgnoreComment, ProjectSettings, Suppression, codes, shown_path
+from ..settings import Baseline, IgnoreComment, ProjectSettings, Suppression, shown_path
 from ._errors import ReportError
 from ._output import OutputFile
 from ._program import ProgramEnd
@@ -20,29 +19,7 @@ class RunSuppression(NamedTuple):
 
     rules: ProjectSettings
     baseline: str | None = None  # the file of known findings
-    written: str | None = None  # the file for a new baseline
-
-    @classmethod
-    def of(
-        cls,
-        settings: ProjectSettings,
-        *,
-        select: Sequence[str],
-        ignore: Sequence[str],
-        baseline: str | None,
-        write_baseline: OutputFile | None,
-    ) -> RunSuppression:
-        """Check the options before anything runs; `SettingsError` for a code or a baseline that is none."""
-        rules = settings.under(select=codes_of(select, "--select"), ignore=codes_of(ignore, "--ignore"))
-        if baseline is not None:
-            # Read now for its errors alone: a wrong file must stop the run before the program starts.
-            Baseline.read(baseline)
-        return cls(
-            rules,
-            # Real paths, because the program may change its directory.
-            None if baseline is None else os.path.realpath(baseline),
-            None if write_baseline is None else write_baseline.path,
-        )
+    written: OutputFile | None = None  # the file for a new baseline
 
     def suppression(self) -> Suppression:
         return Suppression(self.rules, baseline=self._known(), all_known=self.written is not None)
@@ -82,8 +59,7 @@ class RunSuppression(NamedTuple):
             if self.written is None and baseline is not None:
                 notices += idle_entries(baseline.split(in_baseline)[2], " in this run")
         if self.written is not None:
-            write_baseline(in_baseline, OutputFile(self.written), exit_code=ending.exit_code)
-            notices.append(f"{plural(len(in_baseline), 'finding')} written to {shown_path(self.written)}")
+            notices.append(write_baseline(in_baseline, self.written, exit_code=ending.exit_code))
             if left := sum(not f.is_silent and not f.repaired for f in report.findings):
                 count = plural(left, "finding")
                 notices.append(f"{count} left out of it: what torch refuses can't be suppressed")
@@ -97,12 +73,10 @@ def idle_entries(number: int, where: str = "") -> list[str]:
     return [f"{plural(number, 'entry', 'entries')} of the baseline met no finding{where}"] if number else []
 
 
-def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> None:
+def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> str:
+    """Write a new baseline; return a notice on it."""
     try:
         file.write(Baseline.of(findings, file.path).text())
     except OSError as error:
         raise ReportError(f"the baseline could not be written: {error}", exit_code=exit_code) from error
-
-
-def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:  # such as `UC1,UC203`
-    return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)
+    return f"{plural(len(findings), 'finding')} written to {shown_path(file.path)}"

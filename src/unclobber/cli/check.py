@@ -8,19 +8,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import click
 
 from ..model import Report
 from ..repair import with_candidates
 from ..report import line_of
-from ..settings import Baseline, add_comments
+from ..settings import add_comments
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._looking import CheckOptions, looked_at
 from ._options import a_file, choices, jobs_option, reporting
 from ._output import OutputFile, write_text
-from ._suppression import codes_of
 from ._terminal import COMMAND
 
 
@@ -60,28 +60,26 @@ from ._terminal import COMMAND
 @click.option("--statistics", is_flag=True, help="Print how often each code was found, and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print one line for each finding, and nothing else.")
 @jobs_option
-@click.option("--no-cache", is_flag=True, help="Check files again in which an earlier check found nothing.")
+@click.option(
+    "--no-cache",
+    "use_cache",
+    flag_value=False,
+    default=True,
+    help="Check files again in which an earlier check found nothing.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=a_file)
 def command(
     *,
-    all_rules: bool,
-    confidence: str | None,
     format_: str,
     output: OutputFile | None,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    baseline: str | None,
-    write_baseline: OutputFile | None,
-    since: str | None,
     stdin_filename: str | None,
     add_ignore: bool,
     statistics: bool,
     quiet: bool,
-    jobs: int,
-    no_cache: bool,
     exit_zero: bool,
     paths: tuple[str, ...],
+    **given: Any,
 ) -> int:
     """Look for in-place hazards in files and folders, without running or importing them.
 
@@ -90,24 +88,10 @@ def command(
     High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may.
     """
     delivery = Delivery(format_, output, of_program=False)
-    _checked_words(confidence, paths)
+    _checked_words(given["confidence"], paths)
     if (statistics or quiet) and format_ != "text":
         raise UsageError("--statistics and --quiet are for the text format", f"Leave --format {format_} out.")
-    # Read now for its errors alone, before files are checked.
-    if baseline is not None:
-        Baseline.read(baseline)
-    options = CheckOptions(
-        all_rules=all_rules,
-        confidence=confidence,
-        jobs=jobs,
-        select=codes_of(select, "--select"),
-        ignore=codes_of(ignore, "--ignore"),
-        baseline=baseline,
-        written=write_baseline,
-        since=since,
-        stdin=_stdin(stdin_filename) if paths == ("-",) else None,
-        use_cache=not no_cache,
-    )
+    options = CheckOptions(**given, stdin=_stdin(stdin_filename) if paths == ("-",) else None)
     report = looked_at(paths, options)
     if add_ignore:
         for said in add_comments(report.findings):

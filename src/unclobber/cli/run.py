@@ -86,7 +86,7 @@ def command(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     baseline: str | None,
-    write_baseline: OutputFile | None,
+    written: OutputFile | None,
     exit_zero: bool,
     as_module: bool,
     words: tuple[str, ...],
@@ -100,9 +100,7 @@ def command(
     target.prepare()
     settings = ProjectSettings.of(target.folder)
     guard = settings.guard if guard is None else guard
-    suppression = RunSuppression.of(
-        settings, select=select, ignore=ignore, baseline=baseline, write_baseline=write_baseline
-    )
+    suppression = RunSuppression(settings.under(select=select, ignore=ignore), baseline, written)
     require_torch()
     from ..session import LoadedFiles, Session
     from .children._gather import Children

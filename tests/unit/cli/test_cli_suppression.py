@@ -16,9 +16,8 @@ SILENT = Finding("UC102", "`y` was overwritten")
 REFUSED = Finding("UC101", "`y` was overwritten", torch_message="one of the variables ...")
 
 
-def of(**options):
-    usual = {"select": (), "ignore": (), "baseline": None, "write_baseline": None}
-    return RunSuppression.of(ProjectSettings(), **{**usual, **options})
+def of(baseline, select=(), ignore=()):
+    return RunSuppression(ProjectSettings().under(select=select, ignore=ignore), baseline)
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def known(tmp_path):
 
 def test_it_is_sent_by_pickle(known):
     """What a child gets makes the same suppression."""
-    sent = pickle.dumps(of(select=("UC1,UC2", "UC3"), ignore=("UC105",), baseline=known))
+    sent = pickle.dumps(of(select=("UC1", "UC2", "UC3"), ignore=("UC105",), baseline=known))
     suppression = pickle.loads(sent).suppression()
     assert (suppression.settings.select, suppression.settings.ignore) == (("UC1", "UC2", "UC3"), ("UC105",))
     assert suppression.lets_pass(SILENT)
