@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -23,6 +24,7 @@ from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
 from .describe import SessionView
 from .origins import Finder, Origin
+from .places import LiveValues
 from .refusals import Kind, live_frames_of
 
 
@@ -77,6 +79,7 @@ class _Refused:
         """The user's expression that was refused."""
         self.inner = live_frames[0].at.located() if live_frames else None
         """The innermost expression, a library's or the user's."""
+        self.values = LiveValues(live_frames)
         self.view_writes = session.ledger.view_writes
 
     def evidence(self) -> RefusalEvidence:
@@ -154,7 +157,7 @@ class _Refused:
     def _target(self) -> WriteTarget:
         if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
-        target = _targets.find(self.live_frames)
+        target = _targets.find(self.values)
         return target if self._fits(target) else WriteTarget(target.operation)
 
     def _fits(self, target: WriteTarget) -> bool:
@@ -184,15 +187,14 @@ class _Refused:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
         if ``first``; of the line of another live frame if ``depth`` is its index."""
         located = self.located if depth is None else self.inner
-        finder = Finder(self.live_frames, makers.anything)
-        place = finder.place(self.depth if depth is None else depth)
+        place = self.values.place(self.depth if depth is None else depth)
         if located is None or place is None:
             return WriteTarget()
         operation = _operation((self.inner or located).node)
         matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-                value = finder.value(node, place)
+                value = self.values.value(node, place)
                 if isinstance(value, torch.Tensor) and is_meant(value):
                     matching.setdefault(id(value), (node, value))
         if not matching or (len(matching) > 1 and not first):
@@ -213,7 +215,7 @@ class _Refused:
         return write.at(site, operation, target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
-        target = _targets.written_at(self.live_frames[0])
+        target = _targets.written_at(self.values)
         return target.tensor if self._fits(target) else None
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
@@ -249,19 +251,16 @@ class _Refused:
     def _carries_gradient(self, target: WriteTarget) -> bool:
         """Return whether the statement reads what a gradient is to flow to, besides the tensor that it
         writes: ``no_grad`` would drop that gradient."""
-        finder = Finder(self.live_frames, makers.anything)
-        place = finder.place(self.depth)
+        place = self.values.place(self.depth)
         if place is None:
             return False
         todo: list[ast.AST] = [place.at]
         while todo:
             node = todo.pop()
             # A call in place has its receiver's value, and what it is given counts.
-            value = (
-                finder.value(node, place)
-                if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-                else UNKNOWN
-            )
+            value: Any = UNKNOWN
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+                value = self.values.value(node, place)
             if isinstance(value, torch.nn.Module):
                 if any(parameter.requires_grad for parameter in value.parameters()):
                     return True
