@@ -5,12 +5,12 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 show the report.
 """
 
-from ._facts import Change, CurvePoint, InPlaceCandidate, LineTotal, MemoryReport, ModuleTotal, Tried
+from ._facts import Change, CurvePoint, InPlaceCandidate, LineTotal, ModuleTotal, Tried
 from ._recorder import EnoughError
 from ._runs import memory, record_program, record_step
 from ._shown import StepMemory
 
 __all__ = [
-    "Change", "CurvePoint", "EnoughError", "InPlaceCandidate", "LineTotal", "MemoryReport", "ModuleTotal",
-    "StepMemory", "Tried", "memory", "record_program", "record_step",
+    "Change", "CurvePoint", "EnoughError", "InPlaceCandidate", "LineTotal", "ModuleTotal", "StepMemory",
+    "Tried", "memory", "record_program", "record_step",
 ]  # fmt: skip

@@ -101,7 +101,7 @@ class LineTotal:
     place: Location | None
     bytes: int
     kept: tuple[int, ...]
-    """Positions in ``MemoryReport.kept``."""
+    """Positions in ``StepMemory.kept``."""
     operations: tuple[str, ...]
     modules: tuple[str, ...]
 
@@ -134,7 +134,7 @@ class LiveBytes:
     temporaries: int
     lasting: int  # parameters, buffers and inputs
     place: int | None = None
-    """Position in ``MemoryReport.places`` of the forward line that runs, or whose backward runs."""
+    """Position in ``StepMemory.places`` of the forward line that runs, or whose backward runs."""
 
     @property
     def total(self) -> int:
@@ -285,7 +285,7 @@ class CurvePoint:
     """Several of the changes at once."""
 
     changes: tuple[int, ...]
-    """Positions in ``MemoryReport.changes``."""
+    """Positions in ``StepMemory.changes``."""
     predicted: int
     """Bytes of the step at its peak, computed from the timeline."""
     tried: Tried | None = None

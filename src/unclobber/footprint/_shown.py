@@ -16,7 +16,8 @@ class StepMemory(MemoryReport):
     """A report that shows itself, returned by ``unclobber.memory()``.
 
     ``by_line`` and ``by_module`` say which code keeps how many bytes for backward at the ``peak``; ``kept``
-    names each kept tensor with its reason, ``timeline`` has the live bytes over forward and backward.
+    names each kept tensor with its reason, ``timeline`` has the live bytes over forward and backward. Ticks
+    count the step's operations: the first one of forward is 1.
     """
 
     __slots__ = ()
