@@ -6,6 +6,7 @@ from _programs import Program, assert_told, watched
 
 import unclobber
 from unclobber.observe.hooks import unmarked
+from unclobber.report import RenderOptions
 from unclobber.report._text import to_text
 from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine
@@ -243,7 +244,7 @@ def test_the_whole_story():
     """The explanation of an unmarked input, to the last space."""
     program = written("Scale.apply(h)  # saved\n    z = h.sum()")
     (finding,) = watched(program).findings
-    assert to_text(finding, width=80).replace(program.path, "PROGRAM") == STORY
+    assert to_text(finding, RenderOptions(width=80)).replace(program.path, "PROGRAM") == STORY
 
 
 class MarksANumber(torch.autograd.Function):
@@ -287,7 +288,7 @@ def test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain(contex
         assert through_an_operator() == plain == [12.0, 12.0]
     (finding,) = session.findings
     assert finding.code == "UC103"
-    text = to_text(finding, width=1000)
+    text = to_text(finding, RenderOptions(width=1000))
     assert "`y` was overwritten by unclobber_tests::add_one, which autograd does not record" in text
     assert "an operator without `mutates_args`" in text
     assert "mark_dirty" not in text

@@ -256,7 +256,7 @@ def _sentence(text: str, *, indent: str = "") -> str:
 
 def _stories(rounds: Rounds) -> str:
     """Return the explanations of the findings. Each names only the fix of the diff below it."""
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
     from ..model import Fix
     from ..report import text_of
@@ -265,7 +265,7 @@ def _stories(rounds: Rounds) -> str:
     explanations = []
     for outcome in rounds.explained:
         fixes = tuple(Fix(repair.title) for repair in outcome.repairs[:1])
-        explanations.append(text_of(replace(outcome.finding, fixes=fixes), **asdict(options)))
+        explanations.append(text_of(replace(outcome.finding, fixes=fixes), options))
     return "".join(f"{story}\n\n" for story in explanations)
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -228,7 +227,7 @@ def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: Tex
         return f"{FORMATS[format_](report, options)}\n"
     # What backward would refuse next is a consequence of what it refused; JSON has it.
     own_findings = [finding for finding in report.findings if not finding.ahead]
-    parts = [text_of(finding, **asdict(options)) for finding in own_findings[:_MOST_STORIES]]
+    parts = [text_of(finding, options) for finding in own_findings[:_MOST_STORIES]]
     if left := own_findings[_MOST_STORIES:]:
         parts.append(f"{plural(len(left), 'more finding')}: --format json")
     return "\n\n".join([*parts, Vetting.table(vettings), _summary(vettings)]) + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from _pytest.pathlib import bestrelpath
 
 from ..model import Report
 from ..repair import with_candidates
-from ..report import text_of
+from ..report import options_for, text_of
 
 if TYPE_CHECKING:
     import pytest
@@ -33,7 +34,8 @@ class PytestStory(ReprExceptionInfo):
         if not (tw.hasmarkup and self.findings):
             super().toterminal(tw)
             return
-        tw.line("\n\n".join(text_of(f, width=tw.fullwidth, colour=True) for f in self.findings))
+        options = replace(options_for(None), width=tw.fullwidth, colour=True)
+        tw.line("\n\n".join(text_of(finding, options) for finding in self.findings))
         for entry in self.reprtraceback.reprentries:
             if isinstance(entry, ReprEntry) and entry.reprfileloc is not None:
                 tw.line("")
@@ -61,7 +63,8 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     # A worker of xdist has none: the terminal belongs to the controller.
     terminal = item.config.pluginmanager.get_plugin("terminalreporter")
     width = min(item.config.get_terminal_writer().fullwidth, 120) if terminal else 80
-    lines = "\n\n".join(text_of(finding, width=width) for finding in findings).split("\n")
+    options = replace(options_for(None), width=width)
+    lines = "\n\n".join(text_of(finding, options) for finding in findings).split("\n")
     entry = ReprEntry(lines, None, None, ReprFileLocation(path, line, f"{first.code} {first.name}"), "value")
     shown = PytestStory(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)
     shown.findings = tuple(findings)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..model import Finding, InplaceError, Need, Report, internal_error_in, or_default
 from ._ahead import ahead_to_text
@@ -27,16 +26,16 @@ def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
     return InplaceError("\n\n".join(parts), finding)
 
 
-def text_of(finding: Finding, **options: Any) -> str:
-    """Return the finding's text by ``to_text`` and its options, or its plainest form if that fails."""
+def text_of(finding: Finding, options: RenderOptions | None = None) -> str:
+    """Return the finding's text by ``to_text``, or its plainest form if that fails."""
     try:
-        return to_text(finding, **options)
+        return to_text(finding, options)
     except Exception as error:
         plainer = _without_places(finding, error)
     severity = or_default(lambda: plainer.severity, "error")
     head = f"{severity}[{plainer.code}]: {plainer.message}"
     plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
-    return or_default(lambda: to_text(plainer, **options), plainest)
+    return or_default(lambda: to_text(plainer, options), plainest)
 
 
 def line_of(finding: Finding) -> str:

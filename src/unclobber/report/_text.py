@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import pairwise
 
 from ..model import CheckedSources, Finding, Report
@@ -31,21 +30,8 @@ _MOST_FIXES = 5
 _MOST_DIFF_LINES = 14
 
 
-def to_text(
-    finding: Finding,
-    *,
-    width: int = 80,
-    colour: bool = False,
-    links: bool = False,
-    encoding: str | None = None,
-) -> str:
-    """Return the whole explanation of one finding; no newline at its end.
-
-    Args:
-        width: Cells of the longest line (at least 40).
-        colour: Add ANSI colours.
-        links: Make paths links, if there is colour.
-        encoding: Encoding of the stream. Characters it lacks are escaped, and underlines still fit.
+def to_text(finding: Finding, options: RenderOptions | None = None) -> str:
+    """Return the whole explanation of one finding, at least 40 cells wide; no newline at its end.
 
     Example:
         >>> from unclobber.model import Finding
@@ -55,8 +41,10 @@ def to_text(
           = help: keep the program as it is and run it under unclobber.guard()
           = more: unclobber explain UC101
     """
-    with shown_in(encoding):
-        return to_string(_FindingText(finding, max(width, NARROWEST)).rows(), colour=colour, links=links)
+    options = options or RenderOptions()
+    with shown_in(options.encoding):
+        rows = _FindingText(finding, max(options.width, NARROWEST)).rows()
+        return to_string(rows, colour=options.colour, links=options.links)
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
@@ -78,7 +66,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     # A run's later findings mostly follow from its first, but findings in sources are independent.
     most = _MOST_CHECKED if report.checked is not None else _MOST_STORIES
     whole = own_findings if len(own_findings) <= most else own_findings[: max(_FIRST_STORIES, most - 2)]
-    stories = [to_text(finding, **asdict(options)) for finding in whole]
+    stories = [to_text(finding, options) for finding in whole]
     if left := own_findings[len(whole) :]:
         stories.append(_to_table(left))
     # A refusal further on in the same backward takes one line here; its explanation is in the other formats

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import unclobber
+from unclobber.report import RenderOptions
 from unclobber.report._text import to_text
 
 
@@ -50,7 +51,7 @@ def test_a_write_that_missed(write, label, how):
         write(h, h.detach())
         with pytest.raises(unclobber.InplaceError) as caught:
             loss.backward()
-    text = " ".join(to_text(caught.value.finding, width=300).split())
+    text = " ".join(to_text(caught.value.finding, RenderOptions(width=300)).split())
     assert label in text
     assert f"shares its {how} with memory that was written" in text
     assert f"torch counts writes per {how}" in text
@@ -67,5 +68,5 @@ def test_a_write_to_the_memory_that_it_had_before():
         v.data = torch.ones(4)
         with pytest.raises(unclobber.InplaceError) as caught:
             loss.backward()
-    text = " ".join(to_text(caught.value.finding, width=300).split())
+    text = " ".join(to_text(caught.value.finding, RenderOptions(width=300)).split())
     assert "written here, in the memory that the saved tensor had before" in text

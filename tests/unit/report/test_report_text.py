@@ -30,7 +30,7 @@ def _beside_the_sources(monkeypatch):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_text(name, width, golden):
     """The whole story, to the last space."""
-    golden.check(f"{width}/{name}.txt", to_text(EXAMPLES[name], width=width))
+    golden.check(f"{width}/{name}.txt", to_text(EXAMPLES[name], RenderOptions(width=width)))
 
 
 def test_every_golden_text_has_an_example(golden):
@@ -43,19 +43,19 @@ def test_every_golden_text_has_an_example(golden):
 @pytest.mark.parametrize("width", [40, 41, 53, 80, 200])
 def test_never_wider_than_asked(name, width):
     """At any width the story keeps inside it."""
-    assert max(map(cell_len, to_text(EXAMPLES[name], width=width).split("\n"))) <= width
+    assert max(map(cell_len, to_text(EXAMPLES[name], RenderOptions(width=width)).split("\n"))) <= width
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_one_screen(name):
     """A story is read at one glance."""
-    assert to_text(EXAMPLES[name], width=80).count("\n") < 32
+    assert to_text(EXAMPLES[name], RenderOptions(width=80)).count("\n") < 32
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_colour_changes_no_character(name):
     """Coloured text without its escapes is the plain text, and there is some colour."""
-    coloured = to_text(EXAMPLES[name], colour=True)
+    coloured = to_text(EXAMPLES[name], RenderOptions(colour=True))
     plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert coloured != plain
     assert plain == to_text(EXAMPLES[name])
@@ -63,11 +63,11 @@ def test_colour_changes_no_character(name):
 
 def test_the_environment_changes_nothing(monkeypatch):
     """Text is a function of the finding and the options, not of the terminal."""
-    before = to_text(EXAMPLES["plain"], colour=True), to_text(EXAMPLES["plain"])
+    before = to_text(EXAMPLES["plain"], RenderOptions(colour=True)), to_text(EXAMPLES["plain"])
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "33")
     monkeypatch.setenv("TERM", "dumb")
-    assert (to_text(EXAMPLES["plain"], colour=True), to_text(EXAMPLES["plain"])) == before
+    assert (to_text(EXAMPLES["plain"], RenderOptions(colour=True)), to_text(EXAMPLES["plain"])) == before
 
 
 WORDS = st.text(st.sampled_from("ab `数.\t\n\x1b\u202e\xa0-e\u0301🙂"), max_size=150)
@@ -84,7 +84,7 @@ def test_any_words_fit(message, note, title, label, diff, width):
         labels=(("saved", label), ("write", label), ("needed", label)),
         fixes=(Fix(title, diff=diff, verified="backward-3"), Fix(title, code=message)),
     )
-    text = to_text(finding, width=width)
+    text = to_text(finding, RenderOptions(width=width))
     assert max(map(cell_len, text.split("\n"))) <= max(width, 40)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
 
@@ -260,7 +260,7 @@ def test_underlines_are_right_in_any_encoding(tmp_path):
     )  # fmt: skip
     finding = Finding("UC301", "größe", needed=Need(place))
     for encoding, shown in ((None, source), ("utf-8", source), ("ascii", r"gr\xf6\xdfe * gr\xf6\xdfe")):
-        lines = to_text(finding, width=100, encoding=encoding).split("\n")
+        lines = to_text(finding, RenderOptions(width=100, encoding=encoding)).split("\n")
         line = next(number for number, text in enumerate(lines) if text.startswith("1 | "))
         start = lines[line].index(shown)
         assert lines[line + 1][start:].split(" ")[0] == "^" * len(shown)
@@ -273,10 +273,10 @@ def test_paths_are_links_where_they_are_asked_for(tmp_path):
     path.write_text("loss.backward()\n")
     place = Site(str(path), 1, 1, 1, 16, "<module>", "loss.backward()", 1, 1, "loss.backward()")
     finding = Finding("UC301", "freed", needed=Need(place))
-    plain = to_text(finding, width=300, colour=True)
-    linked = to_text(finding, width=300, colour=True, links=True)
+    plain = to_text(finding, RenderOptions(width=300, colour=True))
+    linked = to_text(finding, RenderOptions(width=300, colour=True, links=True))
     shown = f"{path}:1"
     target = f"file://{tmp_path}/a%20b.py"
     assert linked == plain.replace(shown, f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\")
     assert "\x1b]8" not in plain
-    assert to_text(finding, links=True) == to_text(finding)
+    assert to_text(finding, RenderOptions(links=True)) == to_text(finding)
