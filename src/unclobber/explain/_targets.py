@@ -43,7 +43,7 @@ def find(values: LiveValues) -> WriteTarget:
 def written_at(values: LiveValues) -> WriteTarget:
     """Return what the innermost line writes."""
     located, place = values.live_frames[0].at.located(), values.place(0)
-    return WriteTarget() if located is None or place is None else _Line(values, place).written(located)
+    return WriteTarget() if located is None or place is None else _RefusedLine(values, place).written(located)
 
 
 def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> WriteTarget:
@@ -67,7 +67,7 @@ def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> 
     runs = sum(code.co_qualname.endswith(".forward") for code in codes)
     passes_on = runs < 2 and all(map(is_library, codes))
     if passes_on and len(located.node.args) == 1 and _is_parameter(inner, codes[0]):
-        return _Line(values, place).view(located.node.args[0], inner.operation)
+        return _RefusedLine(values, place).view(located.node.args[0], inner.operation)
     return unknown
 
 
@@ -82,7 +82,7 @@ def _operands(call: ast.Call) -> Iterator[ast.expr]:
         yield call.func.value
 
 
-class _Line(NamedTuple):
+class _RefusedLine(NamedTuple):
     """A line that was about to write, with the values of its expressions."""
 
     values: LiveValues

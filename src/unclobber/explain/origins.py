@@ -18,7 +18,7 @@ import torch
 from ..source import UNKNOWN, ParsedSource, Stack, function_of, is_library, is_plumbing, value_of
 from ..syntax import is_in_place
 from ._containers import only_read, taken_from
-from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
+from ._definitions import Definition, at_the_end, is_local, scope_of
 from ._live import LiveFrame, stack_of
 from .assignments import assignments, may_set
 from .makers import Accepts, is_library_class, multi_view, multi_view_name, view, viewed
@@ -84,7 +84,8 @@ class Finder(LiveValues):
         return None
 
     def _before(self, node: ast.expr, place: Place, element: tuple[int, ...]) -> Step:
-        """Return the step before an expression, by its kind of syntax."""
+        """Return the step before an expression, by its kind of syntax: the expression before, the origin, or
+        None if neither is certain."""
         if self.through_views and view(node, self, place) is not None:
             base = viewed(node)
             if base is not None:
@@ -93,17 +94,17 @@ class Finder(LiveValues):
             case ast.NamedExpr(value=value):
                 return At(value, place, element)
             case ast.Name(id=name):
-                return _of_name(self, name, place, element)
+                return self._of_name(name, place, element)
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if element and element[0] < len(parts):
                 return At(parts[element[0]], place, element[1:])
             case ast.Attribute():
-                return _of_attribute(self, node, place)
+                return self._of_attribute(node, place)
             case ast.Subscript():
-                return _of_element(self, node, place)
+                return self._of_element(node, place)
             case ast.ListComp() | ast.GeneratorExp() if element:
-                return _of_comprehended(self, node, place, element[1:])
+                return _of_comprehended(node, place, element[1:])
             case ast.Call():
-                return _of_call(self, node, place, element)
+                return self._of_call(node, place, element)
             case _:
                 return None
 
@@ -127,102 +128,209 @@ class Finder(LiveValues):
         stack = instructions(place.code, node)
         if not stack:
             return None
-        outer = () if place.depth is None else self.live_frames[place.depth + 1 :]
-        return Origin(node, place, how, (*stack, *stack_of(outer)))
+        return Origin(node, place, how, (*stack, *stack_of([outer for _, outer in self._around(place)])))
 
+    # --- variables ------------------------------------------------------------------------------------
+    def _of_name(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the step before a variable: a comprehension, closure, global, parameter or assignment."""
+        now = self.value(ast.Name(name, ast.Load()), place)
+        if element and not (type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)):
+            return None
+        # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
+        # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
+        if name in place.inner:
+            return self._of_comprehension(name, place, place) if place == self.place(place.depth) else None
+        if place.scope is None:
+            inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
+            outer = self.place(place.depth + 1) if inside and place.depth is not None else None
+            return None if outer is None else self._of_comprehension(name, place, outer)
+        # A closure's variable comes before a global of the same name:
+        # tests/programs/UC203/closure_s_variable_and_a_global_of_the_same_name.py.
+        if name in place.code.co_freevars:
+            return self._of_enclosing(name, now, place, element)
+        if not is_local(name, place.scope):
+            return self._of_global(name, place, element)
+        definition = place.definition(name)
+        if definition is None:
+            return None
+        if definition.kind == "parameter":
+            return self._of_parameter(name, now, place, element)
+        return self._of_definition(definition, place, element)
 
-# --- steps back: each returns the expression before, the origin, or None if neither is certain ------------
-
-
-# --- variables --------------------------------------------------------------------------------------
-def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a variable: a comprehension, closure, global, parameter or assignment."""
-    if element and not _keeps_elements(finder, name, place):
+    def _of_definition(self, definition: Definition, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the step before a definition: the assigned expression, or an element of the iterated one."""
+        assert definition.value is not None
+        assert definition.statement is not None
+        there = replace(place, at=definition.statement, inner=frozenset())
+        position = (*definition.position, *element)
+        if definition.kind == "assigned":
+            if definition.position and self._is_multi_view(definition.value, there):
+                return self._chosen(definition.value, there)
+            return At(definition.value, there, position)
+        iterated, position = taken_from(definition.value, position)
+        made_by = _comprehension(iterated, there, ast.ListComp, ast.GeneratorExp)
+        if made_by is not None:
+            return _of_comprehended(made_by, there, position)
+        if self._is_multi_view(iterated, there):
+            return self._chosen(iterated, there)
+        same = self._same_element(iterated, definition.statement, there)
+        if same is not None:
+            return At(same, there)
+        if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
+            ways = {self.accepts(element, self, there) for element in iterated.elts}
+            if not position and None not in ways:
+                return self.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
         return None
-    # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
-    # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
-    if name in place.inner:
-        return _of_comprehension(finder, name, place, place) if place == finder.place(place.depth) else None
-    scope = scope_of(place.source.tree, place.code)
-    if scope is None:
-        inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
-        outer = finder.place(place.depth + 1) if inside and place.depth is not None else None
-        return None if outer is None else _of_comprehension(finder, name, place, outer)
-    # A closure's variable comes before a global of the same name:
-    # tests/programs/UC203/closure_s_variable_and_a_global_of_the_same_name.py.
-    if name in place.code.co_freevars:
-        return _of_enclosing(finder, name, place, element)
-    if not is_local(name, scope):
-        return _of_global(finder, name, place, element)
-    definition = reaching(name, scope, place.at)
-    if definition is None:
+
+    def _same_element(self, iterated: ast.expr, loop: ast.stmt, place: Place) -> ast.expr | None:
+        """Return the element of a written-out list that the loop variable is now: ``b`` in ``[a, b]``."""
+        assert isinstance(loop, (ast.For, ast.AsyncFor))
+        if place.depth is None or not isinstance(loop.target, ast.Name):
+            return None
+        literal: ast.expr | None = iterated
+        if isinstance(iterated, ast.Name):
+            earlier = place.definition(iterated.id)
+            literal = earlier.value if earlier is not None and not earlier.position else None
+        if not isinstance(literal, (ast.List, ast.Tuple)):
+            return None
+        return self._one_that_is(self.value(loop.target, place), literal.elts, place)
+
+    def _of_comprehension(self, name: str, place: Place, outer: Place) -> Step:
+        """Return the iterated expression of ``row`` in ``[row.add_(1) for row in x]``, in the frame around
+        it.
+
+        From Python 3.12 on that may be the same frame (``inlined_names``).
+        """
+        parts = (part for node in ast.walk(place.at) for part in getattr(node, "generators", ()))
+        ways = [p.iter for p in parts if isinstance(p.target, ast.Name) and p.target.id == name]
+        is_certain = len(ways) == 1 and self._is_multi_view(ways[0], outer)
+        return self._chosen(ways[0], outer) if is_certain else None
+
+    def _chosen(self, node: ast.expr, place: Place) -> Step:
+        """Return the call or loop that took a tensor apart if views are wanted, else the tensor itself."""
+        if self.accepts not in (multi_view, view):
+            return At(node, place)
+        return self.made(node, place, multi_view_name(node) or "iteration")
+
+    def _is_multi_view(self, node: ast.expr, place: Place) -> bool:
+        if multi_view_name(node) is not None:
+            return self.accepts(node, self, place) is not None
+        return isinstance(self.value(node, place), torch.Tensor)
+
+    def _of_global(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
+        module = ("<module>", place.code.co_filename)
+        codes = [live_frame.code for live_frame in self.live_frames]
+        depths = (i for i, code in enumerate(codes) if (code.co_name, code.co_filename) == module)
+        definition, depth = at_the_end(name, place.source.tree), next(depths, None)
+        # An imported module's code is gone.
+        if definition is None or definition.kind != "assigned" or depth is None:
+            return None
+        return self._of_definition(definition, Place(codes[depth], place.source, place.at, depth), element)
+
+    def _around(self, place: Place) -> Iterator[tuple[int, LiveFrame]]:  # none if the call is over
+        outside = len(self.live_frames) if place.depth is None else place.depth + 1
+        return enumerate(self.live_frames[outside:], outside)
+
+    def _of_enclosing(self, name: str, now: Any, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the step before a closure's variable, in the function around it if that is still running."""
+        for depth, live_frame in self._around(place):
+            # Skip another function's variable of this name, and an earlier call of the same function:
+            # tests/programs/UC203/closure_of_an_earlier_call.py.
+            variable = ast.Name(name, ast.Load())
+            if name in live_frame.code.co_cellvars and value_of(variable, live_frame.frame) is now:
+                outer = self.place(depth)
+                return None if outer is None else self._of_name(name, outer, element)
         return None
-    if definition.kind == "parameter":
-        return _of_parameter(finder, name, place, element)
-    return _of_definition(finder, definition, place, element)
 
-
-def _of_definition(finder: Finder, definition: Definition, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a definition: the assigned expression, or an element of the iterated one."""
-    assert definition.value is not None
-    assert definition.statement is not None
-    there = replace(place, at=definition.statement, inner=frozenset())
-    position = (*definition.position, *element)
-    if definition.kind == "assigned":
-        if definition.position and _is_multi_view(finder, definition.value, there):
-            return _chosen(finder, definition.value, there)
-        return At(definition.value, there, position)
-    iterated, position = taken_from(definition.value, position)
-    made_by = _comprehension(finder, iterated, there, ast.ListComp, ast.GeneratorExp)
-    if made_by is not None:
-        return _of_comprehended(finder, made_by, there, position)
-    if _is_multi_view(finder, iterated, there):
-        return _chosen(finder, iterated, there)
-    same = _same_element(finder, iterated, definition, there)
-    if same is not None:
-        return At(same, there)
-    if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
-        ways = {finder.accepts(element, finder, there) for element in iterated.elts}
-        if not position and None not in ways:
-            return finder.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
-    return None
-
-
-def _same_element(
-    finder: Finder, iterated: ast.expr, definition: Definition, place: Place
-) -> ast.expr | None:
-    """Return the element of a written-out list that the loop variable is now: ``b`` in ``[a, b]``."""
-    assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
-    if place.depth is None or not isinstance(definition.statement.target, ast.Name):
+    def _of_parameter(self, name: str, now: Any, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the expression that the caller passed for a parameter."""
+        for depth, live_frame in self._around(place):
+            # A decorator such as `torch.no_grad()` passes the arguments on through torch's _contextlib.py.
+            if is_plumbing(live_frame.code) or live_frame.code.co_filename.endswith("_contextlib.py"):
+                continue
+            caller, located = self.place(depth), live_frame.at.located()
+            if caller is None or located is None or not isinstance(located.node, ast.Call):
+                return None
+            arguments = [*located.node.args, *(keyword.value for keyword in located.node.keywords)]
+            passed = self._one_that_is(now, arguments, caller)
+            if passed is None and depth - 1 == place.depth:
+                passed = (bind_code(located.node, place.code) or {}).get(name)
+            return None if passed is None else At(passed, caller, element)
         return None
-    literal: ast.expr | None = iterated
-    if isinstance(iterated, ast.Name):
-        scope = scope_of(place.source.tree, place.code)
-        earlier = None if scope is None else reaching(iterated.id, scope, definition.statement)
-        literal = earlier.value if earlier is not None and not earlier.position else None
-    if not isinstance(literal, (ast.List, ast.Tuple)):
-        return None
-    now = finder.value(definition.statement.target, place)
-    same = [element for element in literal.elts if now is not UNKNOWN and finder.value(element, place) is now]
-    return same[0] if len(same) == 1 else None
+
+    def _one_that_is(self, value: Any, nodes: Sequence[ast.expr], place: Place) -> ast.expr | None:
+        """Return the one expression that is this very object; None unless there is exactly one."""
+        same = [node for node in nodes if value is not UNKNOWN and self.value(node, place) is value]
+        return same[0] if len({ast.dump(node) for node in same}) == 1 else None
+
+    # --- attributes and elements ----------------------------------------------------------------------
+    def _of_attribute(self, node: ast.Attribute, place: Place) -> Step:
+        """Return the assignment that set ``owner.name``, if only one in its classes can have.
+
+        A library's module makes its own tensors, so its step leads to the expression that made the module.
+        """
+        owner = self.value(node.value, place)
+        value = None if owner is UNKNOWN else self.assigned(type(owner), node.attr)
+        if value != "elsewhere":
+            return value
+        by_library = isinstance(owner, torch.nn.Module) and is_library_class(type(owner))
+        return At(node.value, place) if by_library else None
+
+    def _of_element(self, node: ast.Subscript, place: Place) -> Step:
+        """Return the step before an element: of views, a tuple, a ``Sequential`` or a comprehension."""
+        # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
+        if multi_view_name(node.value) is not None:
+            return At(node.value, place, (0,))
+        container = self.value(node.value, place)
+        index = self.value(node.slice, place)
+        if type(container) is tuple and type(index) is int and index >= 0:
+            # A tuple's elements, unlike a list's, can't have been replaced:
+            # tests/programs/UC203/index_of_chunk.py.
+            return At(node.value, place, (index,))
+        if isinstance(container, torch.nn.Sequential):
+            return At(node.value, place)
+        # A list or dictionary still has the elements of its comprehension if nothing changes it:
+        # tests/programs/UC204/nograd_comprehension_by_index.py and nograd_dict_comprehension.py.
+        kind = _MADE_BY.get(type(container))
+        made_by = None if kind is None else _comprehension(node.value, place, kind)
+        return None if made_by is None else _of_comprehended(made_by, place, ())
+
+    # --- calls ----------------------------------------------------------------------------------------
+    def _of_call(self, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the only ``return`` expression of the program's function that the call runs, or None."""
+        # An in-place method returns its receiver, so the tensor was made before.
+        if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
+            return At(node.func.value, place, element)
+        # The name may mean another function by now: tests/programs/UC205/function_renamed_since.py.
+        if isinstance(node.func, ast.Name) and not self.still_is(node.func.id, place):
+            return None
+        function = function_of(self.named(node.func, place))
+        if function is None or is_library(function.__code__):
+            return None
+        code = function.__code__
+        source = ParsedSource.of(code)
+        scope = None if source is None else scope_of(source.tree, code)
+        if source is None or not isinstance(scope, ast.FunctionDef):
+            return None
+        returns = list(_returns(scope))
+        if len(returns) != 1 or returns[0].value is None:
+            return None
+        return At(returns[0].value, Place(code, source, returns[0], called=(node, place)), element)
 
 
-def _comprehension(
-    finder: Finder, node: ast.expr, place: Place, *kinds: type[_Comprehension]
-) -> _Comprehension | None:
+def _comprehension(node: ast.expr, place: Place, *kinds: type[_Comprehension]) -> _Comprehension | None:
     """Return the comprehension, one of ``kinds``, that made all elements of a container, or None."""
     # The list may have changed since, even under another name: nograd_comprehension_grown_later.py and
     # nograd_comprehension_changed_under_another_name.py in tests/programs/UC204.
     if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
-        scope = scope_of(place.source.tree, place.code)
-        earlier = None if scope is None else reaching(node.id, scope, place.at)
+        earlier = place.definition(node.id)
         if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
             return None
         node = earlier.value
     return node if isinstance(node, kinds) else None
 
 
-def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element: tuple[int, ...]) -> Step:
+def _of_comprehended(node: _Comprehension, place: Place, element: tuple[int, ...]) -> Step:
     """Return the expression that made each element of a comprehension."""
     made = node.value if isinstance(node, ast.DictComp) else node.elt
     # `pairs = [(h[i], h[:, i]) for i in range(2)]`: tests/programs/UC204/nograd_comprehension_of_pairs.py.
@@ -231,147 +339,6 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
     targets = (variable for part in node.generators for variable in ast.walk(part.target))
     names = {variable.id for variable in targets if isinstance(variable, ast.Name)}
     return At(made, replace(place, inner=place.inner | names), element)
-
-
-def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
-    now = finder.value(ast.Name(name, ast.Load()), place)
-    return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
-
-
-def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> Step:
-    """Return the iterated expression of ``row`` in ``[row.add_(1) for row in x]``, in the frame around it.
-
-    From Python 3.12 on that may be the same frame (``inlined_names``).
-    """
-    parts = (part for node in ast.walk(place.at) for part in getattr(node, "generators", ()))
-    ways = [p.iter for p in parts if isinstance(p.target, ast.Name) and p.target.id == name]
-    is_certain = len(ways) == 1 and _is_multi_view(finder, ways[0], outer)
-    return _chosen(finder, ways[0], outer) if is_certain else None
-
-
-def _chosen(finder: Finder, node: ast.expr, place: Place) -> Step:
-    """Return the call or loop that took a tensor apart if views are wanted, else the tensor itself."""
-    if finder.accepts not in (multi_view, view):
-        return At(node, place)
-    return finder.made(node, place, multi_view_name(node) or "iteration")
-
-
-def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
-    if multi_view_name(node) is not None:
-        return finder.accepts(node, finder, place) is not None
-    return isinstance(finder.value(node, place), torch.Tensor)
-
-
-def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    definition = at_the_end(name, place.source.tree)
-    code = finder.module_code(place)
-    if definition is None or definition.kind != "assigned" or code is None:
-        return None
-    depth = next((i for i, live_frame in enumerate(finder.live_frames) if live_frame.code is code), None)
-    return _of_definition(finder, definition, Place(code, place.source, place.at, depth), element)
-
-
-def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a closure's variable, in the function around it if that is still running."""
-    if place.depth is None:
-        return None
-    mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
-    for depth in range(place.depth + 1, len(finder.live_frames)):
-        live_frame = finder.live_frames[depth]
-        if name not in live_frame.code.co_cellvars:
-            continue
-        # Skip another function's variable of this name, and an earlier call of the same function:
-        # tests/programs/UC203/closure_of_an_earlier_call.py.
-        if value_of(ast.Name(name, ast.Load()), live_frame.frame) is mine:
-            outer = finder.place(depth)
-            return None if outer is None else _of_name(finder, name, outer, element)
-    return None
-
-
-def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the expression that the caller passed for a parameter."""
-    if place.depth is None:
-        return None
-    mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
-    for depth in range(place.depth + 1, len(finder.live_frames)):
-        code = finder.live_frames[depth].code
-        # A decorator such as `torch.no_grad()` passes the arguments on through torch/utils/_contextlib.py.
-        if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
-            continue
-        caller = finder.place(depth)
-        located = finder.live_frames[depth].at.located()
-        if caller is None or located is None or not isinstance(located.node, ast.Call):
-            return None
-        passed = _passed(finder, located.node, mine, caller)
-        if passed is None and depth == place.depth + 1:
-            passed = (bind_code(located.node, place.code) or {}).get(name)
-        return None if passed is None else At(passed, caller, element)
-    return None
-
-
-def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.expr | None:
-    """Return the one argument of the call that is this very object; None unless there is exactly one."""
-    if value is UNKNOWN:
-        return None
-    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    same = [argument for argument in arguments if finder.value(argument, place) is value]
-    return same[0] if len({ast.dump(argument) for argument in same}) == 1 else None
-
-
-# --- attributes and elements ------------------------------------------------------------------------
-def _of_attribute(finder: Finder, node: ast.Attribute, place: Place) -> Step:
-    """Return the assignment that set ``owner.name``, if only one in its classes can have.
-
-    A library's module makes its own tensors, so its step leads to the expression that made the module.
-    """
-    owner = finder.value(node.value, place)
-    value = None if owner is UNKNOWN else finder.assigned(type(owner), node.attr)
-    if value != "elsewhere":
-        return value
-    by_library = isinstance(owner, torch.nn.Module) and is_library_class(type(owner))
-    return At(node.value, place) if by_library else None
-
-
-def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
-    """Return the step before an element: of views, a tuple, a ``Sequential`` or a comprehension."""
-    # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
-    if multi_view_name(node.value) is not None:
-        return At(node.value, place, (0,))
-    container = finder.value(node.value, place)
-    index = finder.value(node.slice, place)
-    if type(container) is tuple and type(index) is int and index >= 0:
-        # A tuple's elements can't have been replaced: tests/programs/UC203/index_of_chunk.py. A list's can.
-        return At(node.value, place, (index,))
-    if isinstance(container, torch.nn.Sequential):
-        return At(node.value, place)
-    # A list or dictionary still has the elements of its comprehension if nothing changes it:
-    # tests/programs/UC204/nograd_comprehension_by_index.py and nograd_dict_comprehension.py.
-    kind = _MADE_BY.get(type(container))
-    made_by = None if kind is None else _comprehension(finder, node.value, place, kind)
-    return None if made_by is None else _of_comprehended(finder, made_by, place, ())
-
-
-# --- calls ------------------------------------------------------------------------------------------
-def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the only ``return`` expression of the program's function that the call runs, or None."""
-    # An in-place method returns its receiver, so the tensor was made before.
-    if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
-        return At(node.func.value, place, element)
-    # The name may mean another function by now: tests/programs/UC205/function_renamed_since.py.
-    if isinstance(node.func, ast.Name) and not finder.still_is(node.func.id, place):
-        return None
-    function = function_of(finder.named(node.func, place))
-    if function is None or is_library(function.__code__):
-        return None
-    code = function.__code__
-    source = ParsedSource.of(code)
-    scope = None if source is None else scope_of(source.tree, code)
-    if source is None or scope is None or isinstance(scope, (ast.Module, ast.AsyncFunctionDef)):
-        return None
-    returns = list(_returns(scope))
-    if len(returns) != 1 or returns[0].value is None:
-        return None
-    return At(returns[0].value, Place(code, source, returns[0], called=(node, place)), element)
 
 
 def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:

@@ -12,7 +12,7 @@ import torch
 
 from ..source import UNKNOWN, Instruction, ParsedSource, value_of
 from ..syntax import Span
-from ._definitions import Definition, is_local, reaching, scope_of
+from ._definitions import Definition, Scope, is_local, reaching, scope_of
 from ._live import LiveFrame
 from .operands import bind_code
 
@@ -30,6 +30,13 @@ class Place:
     called: tuple[ast.Call, Place] | None = None
     """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
     inner: frozenset[str] = frozenset()  # variables of the comprehensions around the expression
+
+    @property
+    def scope(self) -> Scope | None:
+        return scope_of(self.source.tree, self.code)
+
+    def definition(self, name: str) -> Definition | None:
+        return None if self.scope is None else reaching(name, self.scope, self.at)
 
 
 class LiveValues:
@@ -62,8 +69,7 @@ class LiveValues:
             return isinstance(self.value(node, place), torch.Tensor)
         if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
             return False
-        scope = scope_of(place.source.tree, place.code)
-        if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
+        if place.definition(node.id) != Definition("parameter"):
             return False
         call, caller = place.called
         # An element of a list is no view: tests/programs/UC204/nograd_decorated_given_a_list.py.
@@ -75,10 +81,10 @@ class LiveValues:
         return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
 
     def still_is(self, name: str, place: Place) -> bool:  # no other definition has reached its frame since
-        scope, now = scope_of(place.source.tree, place.code), self.place(place.depth)
-        if scope is None or now is None or not is_local(name, scope):
+        now = self.place(place.depth)
+        if place.scope is None or now is None or not is_local(name, place.scope):
             return True
-        return reaching(name, scope, place.at) == reaching(name, scope, now.at)
+        return place.definition(name) == now.definition(name)
 
     def named(self, node: ast.expr, place: Place) -> Any:
         """Return the expression's value, also of a global of a function that returned; else ``UNKNOWN``."""
@@ -90,13 +96,6 @@ class LiveValues:
             if live_frame.frame.f_globals.get("__file__") == place.code.co_filename:
                 return live_frame.frame.f_globals.get(node.id, UNKNOWN)
         return UNKNOWN
-
-    def module_code(self, place: Place) -> CodeType | None:  # None for an imported one, whose code is gone
-        for live_frame in self.live_frames:
-            code = live_frame.code
-            if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
-                return code
-        return None
 
 
 def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
