@@ -18,7 +18,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             "a derivative of a transform around this one flows through the overwritten tensor, so that guard "
             "can't put its old values there"
         )
-    if _overwritten_by_broadcast(evidence):
+    if "buffer broadcast" in _writers(evidence):
         unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
         sentences.append(
             "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward"
@@ -38,18 +38,18 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             if gradient.in_bucket
             else f"this memory is the gradient of `{gradient.parameter}`: every backward adds to it in place"
         )
-    elif _overwritten_by_backward(evidence):
+    elif "backward" in _writers(evidence):
         sentences.append("this memory is some tensor's `.grad`: every backward adds to it in place")
     return tuple(sentences)
 
 
 def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     """Return the fixes that end the mechanism; empty if none of them wrote."""
-    if _overwritten_by_broadcast(evidence):
+    if "buffer broadcast" in _writers(evidence):
         return (Help.BUFFERS_LATER.fix(), Help.NO_BUFFER_SYNC.fix())
     if evidence.gradient_memory is not None:
         return (Help.COPY_GRADIENT.fix(name=f"{evidence.gradient_memory.parameter}.grad"),)
-    if _overwritten_by_backward(evidence):
+    if "backward" in _writers(evidence):
         gradient = evidence.save.expression or evidence.save.name
         return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY.fix(),)
     if (last := evidence.culprit) is not None and last.optimizer:
@@ -57,9 +57,5 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     return ()
 
 
-def _overwritten_by_backward(evidence: Evidence) -> bool:
-    return any(write.by == "backward" for write in evidence.overwriting)
-
-
-def _overwritten_by_broadcast(evidence: Evidence) -> bool:
-    return any(write.by == "buffer broadcast" for write in evidence.overwriting)
+def _writers(evidence: Evidence) -> set[str | None]:
+    return {write.by for write in evidence.overwriting}

@@ -7,9 +7,9 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...model import Finding, Fix, Help, Variant
-from .._evidence import Evidence
-from ._words import saver, tensor_name
+from ...model import Finding, Fix, Help, Save, Variant
+from .._evidence import Evidence, StaleEvidence
+from ._words import saver, tensor_name, with_a_copy
 
 Names = Mapping[str, str | None]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -71,10 +71,8 @@ class Wording(NamedTuple):
 
         The sentences may have the fields ``tensor``, ``how``, ``saver`` and ``purpose`` besides ``names``.
         """
-        save = evidence.save
-        purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
         known = {
-            "saved": save,
+            "saved": evidence.save,
             "writes": evidence.overwriting,
             "needed": evidence.need,
             "kept_bytes": evidence.kept_bytes,
@@ -82,14 +80,29 @@ class Wording(NamedTuple):
             **({"variant": "differentiated"} if evidence.differentiated else {}),
             **facts,
         }
-        words = {
-            "tensor": tensor_name(save),
-            "how": "was given other memory" if evidence.storage_swapped else "was overwritten",
-            "saver": saver(save),
-            "purpose": purpose,
-            **names,
-        }
-        return self.finding(code, words, **known)
+        how = "was given other memory" if evidence.storage_swapped else "was overwritten"
+        words = _spoilt(evidence.save, how)
+        if evidence.save.gradient_of:
+            words["purpose"] = f"for the gradient of `{evidence.save.gradient_of}`"
+        return self.finding(code, {**words, **names}, **known)
+
+    def of_compiled(self, code: str, evidence: StaleEvidence, how: str, **facts: Any) -> Finding:
+        """Return the finding for a tensor that compiled code has saved and overwritten."""
+        save = evidence.saved
+        assert save is not None
+        return self.finding(
+            code,
+            _spoilt(save, how),
+            fixes=(with_a_copy(save),),
+            saved=save,
+            writes=evidence.writes,
+            needed=evidence.needed,
+            **facts,
+        )
+
+
+def _spoilt(save: Save, how: str) -> dict[str, str]:
+    return {"tensor": tensor_name(save), "how": how, "saver": saver(save), "purpose": "for backward"}
 
 
 def fill(text: str, names: Names) -> str | None:

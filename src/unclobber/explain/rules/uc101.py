@@ -13,7 +13,7 @@ from ...syntax import torch_table
 from .._evidence import Evidence, StaleEvidence
 from . import _own_writes
 from ._wording import SPOILT, Wording, filled
-from ._words import line, quoted, saver, tensor_name, with_a_copy
+from ._words import line, quoted, with_a_copy
 
 WORDING = Wording(SPOILT)
 _DETACHED = Wording(
@@ -109,18 +109,10 @@ def judge_stale(evidence: StaleEvidence) -> Finding:
 
     Nothing was recorded of a save before, so that finding names only the backward.
     """
-    if (save := evidence.saved) is not None:
-        names = {"tensor": tensor_name(save), "how": "was overwritten", "saver": saver(save)}
-        return _COMPILED.finding(
-            "UC101",
-            names | {"purpose": "for backward"},
-            fixes=(with_a_copy(save),),
-            saved=save,
-            writes=evidence.writes,
-            needed=evidence.needed,
-            torch_message=evidence.torch_message,
-        )
-    return _UNWATCHED.finding("UC101", needed=evidence.needed, torch_message=evidence.torch_message)
+    message = evidence.torch_message
+    if evidence.saved is not None:
+        return _COMPILED.of_compiled("UC101", evidence, "was overwritten", torch_message=message)
+    return _UNWATCHED.finding("UC101", needed=evidence.needed, torch_message=message)
 
 
 def judge_frozen(save: Save, write: Write) -> Finding:  # the program itself has frozen the tensor

@@ -13,7 +13,7 @@ from ...syntax import parse
 from .._evidence import Evidence, StaleEvidence
 from . import _own_writes
 from ._wording import SILENT, SPOILT, Wording
-from ._words import quoted, saver, tensor_name, with_a_copy
+from ._words import quoted, with_a_copy
 
 WORDING = Wording(SPOILT, notes=(SILENT,))
 OPERATION = Wording(
@@ -32,6 +32,7 @@ _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
 )
+_UNSEEN = "was overwritten unseen by torch"
 _COMPILED = "torch.compile makes one function of all backwards in it, which compares no version counters"
 _SEEN_UNDER_NO_GRAD = "torch would see the write, and refuse, under torch.no_grad() instead of through .data"
 
@@ -50,24 +51,13 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.storage_swapped:
         return _finding(evidence)
     if evidence.changed and evidence.overwriting:
-        return _finding(evidence, how="was overwritten unseen by torch")
+        return _finding(evidence, how=_UNSEEN)
     return None
 
 
 def judge_compiled(evidence: StaleEvidence) -> Finding:
     """Return the finding for a compiled backward that overwrites what another Function in it saved."""
-    save = evidence.saved
-    assert save is not None
-    known = {"tensor": tensor_name(save), "saver": saver(save), "purpose": "for backward"}
-    return WORDING.finding(
-        "UC102",
-        known | {"how": "was overwritten unseen by torch"},
-        fixes=(with_a_copy(save),),
-        notes=(_COMPILED,),
-        saved=save,
-        writes=evidence.writes,
-        needed=evidence.needed,
-    )
+    return WORDING.of_compiled("UC102", evidence, _UNSEEN, notes=(_COMPILED,))
 
 
 def _finding(evidence: Evidence, **names: str) -> Finding:
