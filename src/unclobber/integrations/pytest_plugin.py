@@ -178,10 +178,8 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
     """
     if session.strict:
         return
-    wrong = [
-        f for f in session.split_suppressed()[0] if f.severity == "error" and not (f.repaired or f.harmless)
-    ]
-    silent = [f for f in wrong if f.torch_message is None and not f.ahead]
+    wrong = [f for f in session.split_suppressed()[0] if f.is_silent and f.severity == "error"]
+    silent = [f for f in wrong if not (f.harmless or f.ahead)]
     if not silent:
         return
     # `pytest_runtest_makereport` shows all of them, though the raised error names one.

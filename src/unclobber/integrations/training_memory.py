@@ -34,12 +34,11 @@ class ReportsMemory:
             self._taken = self._recording.enter_context(record_step(model, _state_of(optimizers)))
 
     def _step_ends(self) -> None:
-        if self._recording is not None:
-            self._recording.close()
-            self._recording = None
-            # Only now, because the report is of a recording that has ended.
-            if self._taken is not None:
-                self.report, self._taken = self._taken(), None
+        taken = self._taken
+        self._give_up()
+        # Only now, because the report is of a recording that has ended.
+        if taken is not None:
+            self.report = taken()
 
     def _give_up(self) -> None:
         if self._recording is not None:
