@@ -224,11 +224,9 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
     own: set[Any] = set()
     position = -1
 
-    def copy(leaf: Any) -> Any:
+    def copy(leaf: Tensor) -> Tensor:
         """Copy one tensor of the sample, so that it is no leaf."""
         nonlocal position
-        if not isinstance(leaf, Tensor):
-            return leaf
         plain = leaf.detach().clone()
         if leaf.requires_grad:
             position += 1
@@ -238,7 +236,7 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
         tensors.append(plain)
         return plain
 
-    first, args, kwargs = compat.compilers.tree_map(copy, (sample.input, sample.args, sample.kwargs))
+    first, args, kwargs = compat.compilers.map_tensors(copy, (sample.input, sample.args, sample.kwargs))
     return _SampleRun(first, args, kwargs, tensors, own)
 
 

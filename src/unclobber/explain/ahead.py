@@ -54,4 +54,4 @@ def _is_freed(node: Any, call: BackwardCall) -> bool:
     note = backward_calls.note_of(node)
     if note is None or note.mark is None or note.mark.nth >= call.nth:
         return False
-    return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))
+    return bool(compat.kept.freed_roles(node))

@@ -181,9 +181,9 @@ def _is_released(node: Any) -> bool | None:  # None if it isn't known
         return False  # it fails in its own backward, if that reads a saved tensor
     if node.name().endswith("CopySlices"):
         return None  # the wrapped node can't be reached
-    return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))
+    return bool(compat.kept.freed_roles(node))
 
 
 def freed_role(node: Any) -> str | None:
-    roles = [name for name in compat.kept.raw_attributes(node) if compat.kept.is_freed(node, name)]
-    return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None  # None if it saved more than one
+    roles = compat.kept.freed_roles(node)
+    return roles[0] if len(roles) == 1 else None  # None if it saved more than one

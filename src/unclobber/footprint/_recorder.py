@@ -207,9 +207,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             operation.results = tuple(result for result in results if result is not None)
             operation.outer = self._open_calls[-1][2] if self._open_calls else None
             operation.kernel = func
-            operation.arguments = compat.compilers.tree_map(
-                lambda leaf: self._operand(leaf) if isinstance(leaf, Tensor) else leaf, (args, kwargs)
-            )
+            operation.arguments = compat.compilers.map_tensors(self._operand, (args, kwargs))
         trace.operations.append(operation)
         return out
 

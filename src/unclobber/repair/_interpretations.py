@@ -73,11 +73,9 @@ def _leaves_as_values() -> _Calls:
     """
     copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
 
-    def value(argument: Any) -> Any:
-        """Return the copy of a leaf that requires grad; any other argument unchanged."""
-        if not isinstance(argument, torch.Tensor) or not argument.requires_grad:
-            return argument
-        if compat.graph.has_history(argument):
+    def value(argument: torch.Tensor) -> torch.Tensor:
+        """Return the copy of a leaf that requires grad; any other tensor unchanged."""
+        if not argument.requires_grad or compat.graph.has_history(argument):
             return argument
         known = copies.get(id(argument))
         # An optimizer's step writes the leaf itself (test_interpretations.py,
@@ -91,7 +89,8 @@ def _leaves_as_values() -> _Calls:
         initial = getattr(func, "__module__", "") == "torch.nn.init"
         if not torch.is_grad_enabled() or initial or getattr(func, "__name__", "") in _ABOUT_THE_LEAF:
             return func(*args, **kwargs)
-        return func(*compat.compilers.tree_map(value, args), **compat.compilers.tree_map(value, kwargs))
+        args, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
+        return func(*args, **kwargs)
 
     return _Calls(call)
 
@@ -164,7 +163,9 @@ def _own_memory(func: Any, args: Any, kwargs: Any) -> Any:
         # torch refuses before anything is written
         if _READS_WHAT_IT_WRITES not in str(error):
             raise
-        return func(args[0], *compat.compilers.tree_map(_clone, args[1:]), **kwargs)
+        return func(
+            args[0], *compat.compilers.map_tensors(lambda operand: operand.clone(), args[1:]), **kwargs
+        )
     if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
         return answer
     repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
@@ -173,10 +174,6 @@ def _own_memory(func: Any, args: Any, kwargs: Any) -> Any:
 
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _READS_WHAT_IT_WRITES = "some elements of the input tensor and the written-to tensor refer to a single memory"
-
-
-def _clone(argument: Any) -> Any:
-    return argument.clone() if isinstance(argument, torch.Tensor) else argument
 
 
 @contextmanager

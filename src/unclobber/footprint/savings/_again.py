@@ -123,9 +123,7 @@ class KeepLess(SitesMode):
         versions = tuple(tensor._version for tensor in tensors)
         with self.unseen():
             given = [tensor.detach() for tensor in tensors]
-        without = compat.compilers.tree_map(
-            lambda leaf: _HOLE if isinstance(leaf, Tensor) else leaf, arguments
-        )
+        without = compat.compilers.map_tensors(lambda _: _HOLE, arguments)
         self._made[key] = _Made(
             _Maker(func, without, versions),
             given,

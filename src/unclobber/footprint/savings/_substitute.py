@@ -72,11 +72,9 @@ class FormulaMode(SitesMode):
 
     def _without_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self.unseen(), torch.no_grad():
-            bare = compat.compilers.tree_map(_meta, (args, kwargs))
+            bare = compat.compilers.map_tensors(_meta, (args, kwargs))
             return func(*bare[0], **bare[1])
 
 
-def _meta(leaf: Any) -> Any:
-    if isinstance(leaf, Tensor):
-        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
-    return leaf
+def _meta(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")

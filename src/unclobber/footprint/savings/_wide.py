@@ -83,9 +83,9 @@ class NarrowMode(SitesMode):
         if single:  # a call with a single tensor is the conversion itself, which is left out
             return operand
 
-        def converted(leaf: Any) -> Any:
-            wide = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.itemsize > operand.itemsize
-            return leaf.to(operand.dtype) if wide else leaf
+        def converted(tensor: Tensor) -> Tensor:
+            wide = tensor.is_floating_point() and tensor.itemsize > operand.itemsize
+            return tensor.to(operand.dtype) if wide else tensor
 
-        args, kwargs = compat.compilers.tree_map(converted, (args, kwargs))
+        args, kwargs = compat.compilers.map_tensors(converted, (args, kwargs))
         return func(*args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -16,6 +17,9 @@ from torch.utils import _pytree
 # ``torch.utils.pytree`` is stable.
 tree_map: Callable[[Callable[[Any], Any], Any], Any] = _pytree.tree_map
 tree_leaves: Callable[[Any], list[Any]] = _pytree.tree_leaves
+map_tensors: Callable[[Callable[[Any], Any], Any], Any] = functools.partial(
+    _pytree.tree_map_only, torch.Tensor
+)
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:

@@ -45,13 +45,12 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
     "hooks for saved tensors". Freed ones raise RuntimeError and are left out. Before 2.10 the objects of
     hooks that aren't ``recognizable`` are left out, too.
     """
-    for attribute in raw_attributes(node):
-        role = attribute.removeprefix("_raw_saved_")
+    for role in _roles(node.__class__):
         if not behaviour.shows_packed:
             yield from _kept_under(node, role)
             continue
         try:
-            value = getattr(node, attribute)
+            value = getattr(node, f"_raw_saved_{role}")
         except RuntimeError:
             continue
         many = isinstance(value, (list, tuple))
@@ -63,12 +62,14 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
             yield (f"{role}[{index}]" if many else role), data
 
 
-def is_freed(node: Any, attribute: str) -> bool:
-    """Return whether a node has freed the tensors of one of its ``raw_attributes``."""
-    role = attribute.removeprefix("_raw_saved_")
+def freed_roles(node: Any) -> list[str]:
+    return [role for role in _roles(node.__class__) if _is_freed(node, role)]
+
+
+def _is_freed(node: Any, role: str) -> bool:
     try:
         if behaviour.shows_packed:
-            raw = getattr(node, attribute)
+            raw = getattr(node, f"_raw_saved_{role}")
             if isinstance(raw, (tuple, list)) or packed(raw) is not None:
                 return False
             # None if freed or if nothing was saved. Only the former refuses; no hook runs for either.
@@ -80,15 +81,9 @@ def is_freed(node: Any, attribute: str) -> bool:
     return False
 
 
-def raw_attributes(node: Any) -> tuple[str, ...]:
-    """Return the names of the attributes under which a node keeps tensors: getters of its C type."""
-    kind: Any = type(node)
-    return _raw_attributes(kind)
-
-
 @functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's
-def _raw_attributes(kind: Any) -> tuple[str, ...]:
-    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+def _roles(kind: Any) -> tuple[str, ...]:
+    return tuple(name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
 # --- before 2.10 ----------------------------------------------------------------------------------------
