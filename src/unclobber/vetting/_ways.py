@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import checkpoint as computed_again
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from ._case import Case, NotApplicableError, input_embedding, loss_of, tensors_in
 
@@ -80,7 +81,7 @@ def two_steps(case: Case) -> Case:
     return case
 
 
-def checkpointed(case: Case) -> Case:
+def checkpoint(case: Case) -> Case:
     """Train under gradient checkpointing (`use_reentrant=False`)."""
     return _checkpointed(case, use_reentrant=False)
 
@@ -118,7 +119,8 @@ def _as_a_whole(case: Case, **options: Any) -> Case:
     def outputs(_: Tensor) -> tuple[Tensor, ...]:
         return tuple(tensors_in(case.forward()))
 
-    loss_of(checkpoint(outputs, torch.ones(1, device=case.device, requires_grad=True), **options)).backward()
+    start = torch.ones(1, device=case.device, requires_grad=True)
+    loss_of(computed_again(outputs, start, **options)).backward()
     return case
 
 
@@ -223,30 +225,18 @@ def compiled(case: Case) -> Case:
     return case
 
 
-def half(case: Case) -> Case:
+def bfloat16(case: Case) -> Case:
     """Train with weights and floating-point inputs in half precision (bfloat16)."""
     case.module.bfloat16()
     return plain(case.with_inputs(lambda t: t.bfloat16() if t.is_floating_point() else t))
 
 
 WAYS: dict[str, Train] = {
-    "plain": plain,
-    "leaf": leaf,
-    "lora": lora,
-    "two-forwards": two_forwards,
-    "two-steps": two_steps,
-    "checkpoint": checkpointed,
-    "checkpoint-reentrant": checkpoint_reentrant,
-    "checkpoint-selective": checkpoint_selective,
-    "eval-then-train": eval_then_train,
-    "no-grad-first": no_grad_first,
-    "validation": validation,
-    "penalty": penalty,
-    "activations": activations,
-    "backward-hooks": backward_hooks,
-    "input-reused": input_reused,
-    "second-backward": second_backward,
-    "compiled": compiled,
-    "bfloat16": half,
-}
+    way.__name__.replace("_", "-"): way
+    for way in (
+        plain, leaf, lora, two_forwards, two_steps, checkpoint, checkpoint_reentrant, checkpoint_selective,
+        eval_then_train, no_grad_first, validation, penalty, activations, backward_hooks, input_reused,
+        second_backward, compiled, bfloat16,
+    )
+}  # fmt: skip
 """The ways by name, in the order of reports."""
