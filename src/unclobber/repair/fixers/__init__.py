@@ -9,42 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import ModuleType
+from importlib import import_module
 
 from ...model import Finding
 from .._candidate import Candidate
 from ..project import Project
-from . import (
-    clone_parameters,
-    clone_saved,
-    clone_target,
-    detach_hidden,
-    detach_state,
-    detach_stored,
-    empty_cache,
-    inference_mode,
-    inplace_modules,
-    keep_graph,
-    list_stack,
-    mark_dirty,
-    multi_view,
-    no_grad,
-    out_of_place,
-    own_memory,
-    rebind_element,
-    recompute,
-    reorder,
-    return_gradient,
-    save_for_backward,
-    scatter,
-)
 
 
 @dataclass(frozen=True)
 class Fixer:
     """A way to fix, with what sets its repairs apart from those of others."""
 
-    module: ModuleType
+    name: str  # its file's, with hyphens
     apart: str  # a clause: what it keeps, copies or moves
     codes: str = ""  # the codes that it is for, separated by blanks; empty for those of all writes
     in_doubt: bool = False
@@ -52,58 +28,55 @@ class Fixer:
     cuts: bool = False  # whether it detaches what a loop carries, which only the user can decide
     keeps_graphs: bool = False  # whether it copies weights for the graphs of all turns, which a cut frees
 
-    @property
-    def name(self) -> str:
-        return self.module.__name__.rpartition(".")[2].replace("_", "-")
-
     def __call__(self, finding: Finding, project: Project) -> Iterator[Candidate]:
         if self.codes and finding.code not in self.codes.split():
             return
-        for candidate in self.module.propose(finding, project):
+        for candidate in _PROPOSE[self.name](finding, project):
             yield replace(candidate, fixer=self.name)
 
 
 _FIXERS = (
     Fixer(
-        no_grad,
+        "no-grad",
         "the write stays in place and is not recorded, so no gradient goes through it",
         "UC201 UC202 UC203",
     ),
-    Fixer(out_of_place, "a new tensor and no copy; other names keep the old one"),
-    Fixer(return_gradient, "a new tensor and no copy, which the hook returns", "UC104"),
-    Fixer(rebind_element, "a new tensor as the container's entry; other names keep the old one"),
-    Fixer(inplace_modules, "the module makes a new tensor"),
-    Fixer(list_stack, "a list of new tensors and one stack; no name keeps the buffer"),
-    Fixer(scatter, "a new tensor as large as the whole; other names keep the old one"),
-    Fixer(mark_dirty, "the Function still writes in place, and says so"),
-    Fixer(empty_cache, "the region stays open, and each weight is cast once more", "UC106"),
-    Fixer(clone_saved, "a copy more, for backward; the write stays in place, and every name sees it"),
-    Fixer(clone_target, "a copy more, and the write goes into it; other names keep the old one"),
-    Fixer(multi_view, "each part is a view of its own", "UC203"),
-    Fixer(own_memory, "a copy more, in which each element has a place of its own", "UC207"),
-    Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),
-    Fixer(keep_graph, "what the first backward saved is kept until the next one", "UC301"),
-    Fixer(detach_state, "the loop cuts off what it carries", "UC101 UC301", in_doubt=True, cuts=True),
+    Fixer("out-of-place", "a new tensor and no copy; other names keep the old one"),
+    Fixer("return-gradient", "a new tensor and no copy, which the hook returns", "UC104"),
+    Fixer("rebind-element", "a new tensor as the container's entry; other names keep the old one"),
+    Fixer("inplace-modules", "the module makes a new tensor"),
+    Fixer("list-stack", "a list of new tensors and one stack; no name keeps the buffer"),
+    Fixer("scatter", "a new tensor as large as the whole; other names keep the old one"),
+    Fixer("mark-dirty", "the Function still writes in place, and says so"),
+    Fixer("empty-cache", "the region stays open, and each weight is cast once more", "UC106"),
+    Fixer("clone-saved", "a copy more, for backward; the write stays in place, and every name sees it"),
+    Fixer("clone-target", "a copy more, and the write goes into it; other names keep the old one"),
+    Fixer("multi-view", "each part is a view of its own", "UC203"),
+    Fixer("own-memory", "a copy more, in which each element has a place of its own", "UC207"),
+    Fixer("inference-mode", "another gradient mode; the write stays in place", "UC204 UC206"),
+    Fixer("keep-graph", "what the first backward saved is kept until the next one", "UC301"),
+    Fixer("detach-state", "the loop cuts off what it carries", "UC101 UC301", in_doubt=True, cuts=True),
     Fixer(
-        detach_hidden,
+        "detach-hidden",
         "the state is cut off where an object keeps it",
         "UC101 UC301",
         in_doubt=True,
         cuts=True,
     ),
     Fixer(
-        detach_stored, "what is stored is a constant for every backward", "UC301", in_doubt=True, cuts=True
+        "detach-stored", "what is stored is a constant for every backward", "UC301", in_doubt=True, cuts=True
     ),
-    Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
-    Fixer(reorder, "another order of backward calls, or fewer gradients", "UC101 UC102", in_doubt=True),
+    Fixer("save-for-backward", "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
+    Fixer("reorder", "another order of backward calls, or fewer gradients", "UC101 UC102", in_doubt=True),
     Fixer(
-        clone_parameters,
+        "clone-parameters",
         "a copy more of the module's parameters, until backward",
         "UC101 UC102",
         keeps_graphs=True,
     ),
-    Fixer(recompute, "the forward runs once more", in_doubt=True),
+    Fixer("recompute", "the forward runs once more", in_doubt=True),
 )
 FIXERS = {fixer.name: fixer for fixer in _FIXERS}
+_PROPOSE = {name: import_module(f".{name.replace('-', '_')}", __name__).propose for name in FIXERS}
 
 __all__ = ["FIXERS", "Fixer"]
