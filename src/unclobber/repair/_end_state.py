@@ -18,11 +18,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 import torch
 
-from ._job import Different, Slot
+from ._job import Against, Different, Slot
 from ._leftovers import digest
 from ._living import Living
 from ._recorder import BackwardRecord
@@ -102,20 +101,15 @@ def generators() -> dict[str, str]:
     return digests
 
 
-def compare_end_states(
-    reference: EndState, other: EndState, unsteady: frozenset[Slot] = frozenset(), **state_options: Any
-) -> list[Different]:
-    """Return the differences of ``other`` from ``reference``.
-
-    Args:
-        unsteady: Numbers of the printed texts in which two runs of the original differ.
-        state_options: See ``_state.differences``.
-    """
+def compare_end_states(reference: EndState, other: EndState, against: Against) -> list[Different]:
+    """Return the differences of ``other`` from ``reference``."""
     different = []
     if reference.how != other.how:
         different.append(Different("ending", f"it ends otherwise: {other.how} instead of {reference.how}"))
     for stream, text in reference.printed.items():
-        mine, theirs = (_without_slots(printed, unsteady) for printed in (text, other.printed[stream]))
+        mine, theirs = (
+            _without_slots(printed, against.unsteady) for printed in (text, other.printed[stream])
+        )
         if mine != theirs:
             slots = frozenset(_other_slots(mine, theirs))
             different.append(Different(stream, _first_other_line(stream, mine, theirs), slots=slots))
@@ -132,7 +126,7 @@ def compare_end_states(
         if other.random.get(name) != state:
             different.append(Different("random", f"{name}'s random generator is left in another state"))
             break
-    return [*different, *differences(reference.state, other.state, **state_options)]
+    return [*different, *differences(reference.state, other.state, against)]
 
 
 def _first_other_line(stream: str, reference: str, other: str) -> str:

@@ -226,15 +226,7 @@ class Run:
         if end_state is None or against is None or reference is None or reference.end_state is None:
             return None
         try:
-            different = compare_end_states(
-                reference.end_state,
-                end_state,
-                against.unsteady,
-                never_read_again=against.never_read_again,
-                detaches=against.detaches,
-                with_gradients=not against.moves,
-                exactly=against.exactly,
-            )
+            different = compare_end_states(reference.end_state, end_state, against)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             different = [Different("state", f"the state could not be compared: {problem}")]
         return tuple(entry for entry in different if entry.what not in against.nondeterministic)

@@ -19,7 +19,7 @@ import torch
 
 from ..torch_internals import compat
 from ..torch_internals.agreement import compared
-from ._job import Different
+from ._job import Against, Different
 
 _MOST_ROWS = 300_000
 _MOST_BYTES = 2**30  # limit of copied tensors, in bytes; further ones are left out on both sides
@@ -207,33 +207,19 @@ def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 # --- comparing -------------------------------------------------------------------------------------
 
 
-def differences(
-    reference: State,
-    other: State,
-    *,
-    never_read_again: frozenset[str] = frozenset(),
-    detaches: bool = False,
-    with_gradients: bool = True,
-    exactly: bool = False,
-) -> list[Different]:
-    """Return the differences of another run's state from the reference's.
-
-    Args:
-        never_read_again: Names in modules that the program never reads again.
-        detaches: Whether a tensor of the reference's graph may be detached.
-        with_gradients: Whether the gradients that leaves are left with count. The program's end reads none.
-        exactly: Whether floats of Python must be the same bit for bit.
-    """
-    if not with_gradients:
+def differences(reference: State, other: State, against: Against) -> list[Different]:
+    """Return the differences of another run's state from the reference's."""
+    # The program's end reads no gradients that leaves are left with.
+    if against.moves:
         reference, other = _without_gradients(reference), _without_gradients(other)
-    compared = _StateComparison(reference.rows, other.rows, detaches, exactly)
+    compared = _StateComparison(reference.rows, other.rows, against)
     for module, row in reference.roots.items():
         if module not in other.roots:
             continue  # only one side has loaded this module
         mine, theirs = reference.rows[row].parts, other.rows[other.roots[module]].parts
         for label, part in mine.items():
             name = label[2:-2]
-            if name in never_read_again or name.startswith("__"):
+            if name in against.never_read_again or name.startswith("__"):
                 continue
             if label not in theirs:
                 compared.add(name, "is gone", plain=reference.rows[part].kind != "tensor")
@@ -260,11 +246,10 @@ def _without_gradients(state: State) -> State:
 class _StateComparison:
     """The comparison of two tables."""
 
-    def __init__(self, mine: list[Row], theirs: list[Row], detaches: bool, exactly: bool) -> None:
+    def __init__(self, mine: list[Row], theirs: list[Row], against: Against) -> None:
         self._mine = mine
         self._theirs = theirs
-        self._detaches = detaches
-        self._exactly = exactly
+        self._against = against
         self._compared_rows: set[tuple[int, int]] = set()
         self.different: list[Different] = []
 
@@ -321,14 +306,14 @@ class _StateComparison:
                 return f"is {str(b.value.dtype)[6:]} instead of {str(a.value.dtype)[6:]}"
             if a.value is not None and not _agree(a.value, b.value):
                 return "has another value"
-            if a.records != b.records and not (self._detaches and a.records):
+            if a.records != b.records and not (self._against.detaches and a.records):
                 return "requires grad" if b.records else "does not require grad any more"
             return ""
         if isinstance(a.value, int) and isinstance(b.value, int):
             large = abs(a.value) >= _IDENTITY and abs(b.value) >= _IDENTITY
             return "" if large or a.value == b.value else f"is {b.value} instead of {a.value}"
         numbers = isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex))
-        if numbers and not self._exactly:
+        if numbers and not self._against.exactly:
             close = _agree(torch.tensor(a.value).float(), torch.tensor(b.value).float())
             return "" if close else f"is {b.value} instead of {a.value}"
         if repr(a.value) == repr(b.value):

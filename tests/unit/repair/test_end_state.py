@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from unclobber.repair._end_state import EndState, compare_end_states, end_state_of, flush, generators
+from unclobber.repair._job import Against
 from unclobber.repair._living import Living
 from unclobber.repair._state import State
 
@@ -40,9 +41,9 @@ def _changed(**changed):
 )
 def test_each_part(changed, what, how):
     """It is told what differs, and how."""
-    (found,) = compare_end_states(_changed(), _changed(**changed))
+    (found,) = compare_end_states(_changed(), _changed(**changed), Against(""))
     assert (found.what, found.how) == (what, how)
-    assert compare_end_states(_changed(**changed), _changed(**changed)) == []
+    assert compare_end_states(_changed(**changed), _changed(**changed), Against("")) == []
 
 
 @pytest.fixture
@@ -103,12 +104,12 @@ def test_numbers_that_differ_between_two_runs():
         _changed(printed={"stdout": f"start\nepoch 1 took {a} loss 0.5\nepoch 2 took 7 loss {b}\n{c}\n"})
         for a, b, c in ((1, 0.25, 3), (2, 0.25, 4), (1.5, 0.25, 3e-9), (1, 0.24, 3))
     )
-    (found,) = compare_end_states(first, again)
+    (found,) = compare_end_states(first, again, Against(""))
     assert found.slots == {("epoch # took # loss #", 1), ("3: #", 0)}
-    assert compare_end_states(first, another, found.slots) == []
-    (different,) = compare_end_states(first, wrong, found.slots)
+    assert compare_end_states(first, another, Against("", unsteady=found.slots)) == []
+    (different,) = compare_end_states(first, wrong, Against("", unsteady=found.slots))
     assert different.how.startswith("line 3 of stdout is 'epoch 2 took … loss 0.24'")
-    (more,) = compare_end_states(first, _changed(printed={"stdout": "start\n"}))
+    (more,) = compare_end_states(first, _changed(printed={"stdout": "start\n"}), Against(""))
     assert not more.slots
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from unclobber.repair._job import Against
 from unclobber.repair._state import Walk, differences
 
 
@@ -21,7 +22,9 @@ def _state(names, others=()):
 
 
 def _difference(one, other, **options):
-    return [found.what for found in differences(_state({"x": one}), _state({"x": other}), **options)]
+    return [
+        found.what for found in differences(_state({"x": one}), _state({"x": other}), Against("", **options))
+    ]
 
 
 def _net(scale=1.0, *, batches=0):
@@ -136,5 +139,5 @@ def test_what_is_cut_off_its_graph():
 def test_modules_that_no_name_leads_to():
     """Any pairing that agrees will do, and there must be one."""
     a, b = _state({}, [_net(), _net(2.0)]), _state({}, [_net(2.0), _net()])
-    assert differences(a, b) == []
-    assert differences(a, _state({}, [_net(2.0), _net(3.0)])) != []
+    assert differences(a, b, Against("")) == []
+    assert differences(a, _state({}, [_net(2.0), _net(3.0)]), Against("")) != []
