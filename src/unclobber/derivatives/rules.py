@@ -201,12 +201,9 @@ def _saved(rule: Rule, kept: SavedRole) -> Saved:
     """Build the description of one saved tensor."""
     optional = "?" in rule.type_of(kept.role)
     return Saved(
-        role=kept.role,
-        output=kept.output,
+        **kept._asdict(),
         when=_when(kept.only_if, optional),
-        only_if=kept.only_if,
         optional=optional,
-        gradients=kept.gradients,
         why=Reasons(rule.node, kept.role).in_torch_names() if rule.node is not None else None,
     )
 

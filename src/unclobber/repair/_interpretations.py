@@ -163,9 +163,7 @@ def _own_memory(func: Any, args: Any, kwargs: Any) -> Any:
         # torch refuses before anything is written
         if _READS_WHAT_IT_WRITES not in str(error):
             raise
-        return func(
-            args[0], *compat.compilers.map_tensors(lambda operand: operand.clone(), args[1:]), **kwargs
-        )
+        return func(args[0], *compat.compilers.map_tensors(lambda part: part.clone(), args[1:]), **kwargs)
     if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
         return answer
     repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))

@@ -56,20 +56,18 @@ class _SearchState:
     def order(self) -> tuple[bool, bool, bool, int, int, int]:
         """Sort key, by what a reviewer minds: lost gradients, copies of parameters, hidden writes, copies of
         tensors. Of equal ones those come first that have passed more findings, then the smallest."""
-        return (*self.rank, self.copies, -len(self.steps), self.lines)
+        return (*self.faults, self.copies, -len(self.steps), self.lines)
 
     @property
-    def rank(self) -> tuple[bool, bool, bool]:
-        """The faults of which a later state may not have more than a proved one."""
-        return self.drops, self.copies_parameters, bool(self.blind_holders)
+    def faults(self) -> tuple[bool, bool, bool]:
+        """The faults of a repair, of which a later state may not have more than a proved one."""
+        # A write that looks like a part of the computation may be taken out of the graph.
+        drops = any(step.late and step.interpretation == Interpretation.NOT_RECORDED for step in self.steps)
+        return drops, bool(self._more(".functional_call(")), bool(self.blind_holders)
 
     def may_replace(self, best: _SearchState) -> bool:
         simpler = len(self.steps) < len(best.steps) and self.copies <= best.copies
         return simpler or len(best.steps) == 1
-
-    @property
-    def copies_parameters(self) -> bool:
-        return bool(self._more(".functional_call("))
 
     @property
     def copies(self) -> int:  # counted in the text; a loop's copies are one
@@ -78,11 +76,6 @@ class _SearchState:
     def _more(self, code: str) -> int:
         old, new = self.project.on_disk, self.texts
         return sum(text.count(code) - (old.text(path) or "").count(code) for path, text in new.items())
-
-    @property
-    def drops(self) -> bool:
-        """True if a write that looks like a part of the computation is taken out of the graph."""
-        return any(step.late and step.interpretation == Interpretation.NOT_RECORDED for step in self.steps)
 
     @property
     def comparable(self) -> bool:
@@ -181,7 +174,7 @@ class Search:
             enough = self.first_only or len(proved) >= MOST_PROVED
             # States come best first, so no later one beats those that are proved.
             best = proved[0][1] if proved else state
-            if proved and (enough or state.rank > best.rank):
+            if proved and (enough or state.faults > best.faults):
                 if confirmed := self._confirmed(proved):
                     return confirmed, unproved, ""
                 # None of them holds to its end, so the search goes on (test_how_far.py,
@@ -419,9 +412,7 @@ def _repair(state: _SearchState, proof: Proof | None) -> Repair:
         notes=tuple(
             dict.fromkeys(filter(None, [*(step.note for step in state.steps), *state.blind_holders]))
         ),
-        has_blind_holders=bool(state.blind_holders),
-        drops=state.drops,
-        copies_parameters=state.copies_parameters,
+        faults=state.faults,
         copies=state.copies,
     )
 
@@ -437,9 +428,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     assert repair.proof is not None
     return (
         not repair.proof.to_end,
-        repair.drops,
-        repair.copies_parameters,
-        repair.has_blind_holders,
+        *repair.faults,
         repair.copies,
         repair.changed_lines,
         round(max(0, repair.proof.extra_bytes) / 16e6),

@@ -87,11 +87,9 @@ class Repair:
     changed_lines: int
     proof: Proof | None = None
     notes: tuple[str, ...] = ()  # warnings for the user: side effects of the edits, or the interpretation
-    has_blind_holders: bool = False
-    """Whether a holder of the tensor may no longer see a write, which a comparison of gradients need not
-    show."""
-    drops: bool = False  # whether it takes a write out of the graph that looks like a part of the computation
-    copies_parameters: bool = False  # whether it calls a module with copies of its parameters
+    faults: tuple[bool, bool, bool] = (False, False, False)
+    """Whether it takes a write out of the graph, calls a module with copies of its parameters, or may hide a
+    write from a holder of the tensor, which a comparison of gradients need not show."""
     copies: int = 0  # the number of copies of tensors that it adds
     applicable: bool = True  # false for edits that change the result: they are shown, never written
 

@@ -10,9 +10,7 @@ from unclobber.repair.outcome import Proof, Repair
 
 
 def _repair(*, lines=1, hides=False, drops=False, **proof):
-    return Repair(
-        ("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), has_blind_holders=hides, drops=drops
-    )
+    return Repair(("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), faults=(drops, False, hides))
 
 
 @pytest.mark.parametrize(
