@@ -1,28 +1,29 @@
-"""Delivery of a rendered report to the file or stream that the options name."""
+"""Delivery of what a command has to say to the file or stream that the options name."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
 from ..report import FORMATS, guard_lines, notice_lines, options_for
-from ._output import OutputFile, send, usable, write_to_stderr
+from ._errors import ReportError
+from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
 from ._verdict import unrepaired
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A report's format and its destination; a standard stream if it has no file."""
+    """A format and a destination; a standard stream if there is no file."""
 
     format: str
     file: OutputFile | None
     of_program: bool = True
-    """Whether a program runs, which writes to the standard streams, too. Its text report then goes to
-    stderr; all other reports go to stdout.
-    """
+    """Whether a program runs, which writes to the standard streams, too. A text then goes to stderr; all else
+    goes to stdout."""
 
     @property
     def on_stderr(self) -> bool:
@@ -33,23 +34,41 @@ class Delivery:
 
         Args:
             guarded: Whether a text report starts with the lines on what guard did.
-            fallback_code: The program's own exit code, kept by a `ReportError`.
-
-        Raises:
-            ReportError: It could not be written.
+            fallback_code: As for `send`.
         """
         with contextlib.suppress(OSError, ValueError):  # its reader may have gone, or the program closed it
             sys.stdout.flush()  # what the program printed comes first
         if self.of_program and not self.on_stderr and self.file is None:
             self._hint()
-        send(
-            lambda stream: self._text(report, stream, guarded),
-            self.file,
-            text=self.format == "text",
-            of_program=self.of_program,
-            hint="The program itself has run to its end." if self.of_program else "",
-            exit_code=fallback_code,
-        )
+        hint = "The program itself has run to its end." if self.of_program else ""
+        self.send(lambda stream: self._text(report, stream, guarded), hint, fallback_code)
+
+    def send(self, render: Callable[[TextIO | None], str], hint: str = "", exit_code: int = 0) -> None:
+        """Write what a command has to say to its file, or to a standard stream.
+
+        Args:
+            render: Returns the text for a stream; for a file it is called with None.
+            hint: What a `ReportError` says next.
+            exit_code: The program's own exit code, kept by a `ReportError`.
+
+        Raises:
+            ReportError: It could not be written.
+        """
+        is_text = self.format == "text"  # for a person; a document for programs is UTF-8 on any stream
+        # The program may have redirected `sys.stdout` for good; without a program, a caller may have.
+        streams = (sys.__stdout__, sys.stdout) if self.of_program else (sys.stdout, sys.__stdout__)
+        stream = usable(sys.stderr, sys.__stderr__) if self.of_program and is_text else usable(*streams)
+        try:
+            if self.file is not None:
+                self.file.write(render(None))
+            elif stream is not None:
+                (write_text if is_text else write_document)(stream, render(stream))
+        # A reader such as `head` may leave early: `_main.main` then ends quietly with exit code 1.
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            said = f"the report could not be written: {error}"
+            raise ReportError(said, hint, exit_code=exit_code) from error
 
     def _hint(self) -> None:
         stream = usable(sys.__stdout__, sys.stdout)

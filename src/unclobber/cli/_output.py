@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from ._errors import ReportError, UsageError
+from ._errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -73,44 +72,6 @@ class OutputFile:
             return not stat.S_ISREG(os.stat(self.path).st_mode)
         except OSError:
             return False
-
-
-def send(
-    render: Callable[[TextIO | None], str],
-    file: OutputFile | None,
-    *,
-    text: bool,
-    of_program: bool,
-    hint: str = "",
-    exit_code: int = 0,
-) -> None:
-    """Write what a command has to say to its file, or to a standard stream.
-
-    Args:
-        render: Returns the text for a stream; for a file it is called with None.
-        file: The file of ``--output``; None for a standard stream.
-        text: Whether it is for a person. A document for programs is UTF-8, whatever the stream's encoding.
-        of_program: Whether a program has run, which writes to the standard streams, too. A text then goes to
-            stderr; all else goes to stdout.
-        hint: What a `ReportError` says next.
-        exit_code: The program's own exit code, kept by a `ReportError`.
-
-    Raises:
-        ReportError: It could not be written.
-    """
-    # The program may have redirected `sys.stdout` for good; without a program, a caller may have.
-    streams = (sys.__stdout__, sys.stdout) if of_program else (sys.stdout, sys.__stdout__)
-    stream = usable(sys.stderr, sys.__stderr__) if of_program and text else usable(*streams)
-    try:
-        if file is not None:
-            file.write(render(None))
-        elif stream is not None:
-            (write_text if text else write_document)(stream, render(stream))
-    # A reader such as `head` may leave early: `_main.main` then ends quietly with exit code 1.
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ReportError(f"the report could not be written: {error}", hint, exit_code=exit_code) from error
 
 
 def write_text(stream: TextIO, text: str) -> None:

@@ -13,9 +13,10 @@ import click
 
 from ..report import options_for
 from . import _memory_edits
+from ._delivery import Delivery
 from ._errors import UsageError
 from ._options import format_of, of_a_program, output_file
-from ._output import OutputFile, send
+from ._output import OutputFile
 from ._program import die_interrupted, run
 from ._progress import program_progress
 from ._target import Target, program_and_arguments, target_of
@@ -96,7 +97,7 @@ def command(
         # A wider table is no easier to read, and a file has no width.
         return f"{report.shown(format_, 80 if stream is None else min(options_for(stream).width, 120))}\n"
 
-    send(rendered, output, text=format_ == "text", of_program=True, exit_code=program.exit_code)
+    Delivery(format_, output).send(rendered, exit_code=program.exit_code)
     if apply_ and not program.exit_code:
         _memory_edits.apply(report, *program_and_arguments(words), checkpoint=checkpoint, write=write)
     if program.interrupted:

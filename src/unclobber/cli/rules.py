@@ -11,9 +11,10 @@ import click
 from ..model import UnclobberError
 from ..report import options_for
 from . import _meant
+from ._delivery import Delivery
 from ._errors import UsageError
 from ._options import format_of, output_file
-from ._output import OutputFile, send, write_text
+from ._output import OutputFile, write_text
 from ._progress import said
 from ._terminal import COMMAND
 from ._torch import require_torch
@@ -108,7 +109,7 @@ def _card(operation: OperationRules, coloured: bool) -> str:
 
 
 def _write(text: str, format_: str, file: OutputFile | None) -> None:
-    send(lambda _: f"{text}\n", file, text=format_ == "text", of_program=False)
+    Delivery(format_, file, of_program=False).send(lambda _: f"{text}\n")
 
 
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:

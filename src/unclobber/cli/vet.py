@@ -16,9 +16,10 @@ from ..model import Report, UnclobberError
 from ..model.text import plural
 from ..repair import with_candidates
 from ..report import FORMATS, options_for, text_of, to_json
+from ._delivery import Delivery
 from ._errors import UsageError
 from ._options import a_file, choices, format_of, jobs_option, output_file
-from ._output import OutputFile, send
+from ._output import OutputFile
 from ._progress import program_progress
 from ._terminal import COMMAND
 from ._torch import require_torch
@@ -102,7 +103,7 @@ def command(
     if list_ways:
         formatter = click.get_current_context().make_formatter()
         formatter.write_dl([*checked_ways(ways).items()])
-        send(lambda _: formatter.getvalue(), output, text=True, of_program=False)
+        Delivery("text", output, of_program=False).send(lambda _: formatter.getvalue())
         return 0
     names = tuple(checked_ways(chosen or ways))
     # Results must not depend on the number of cores, and a pool of threads would forbid forks.
@@ -128,12 +129,8 @@ def command(
         findings = _proved(vettings, built, timeout, show)
     code = 2 if problems else int(any(vetting.faults for vetting in vettings))
     report = _report(findings, vettings, targets, code)
-    send(
-        lambda stream: _rendered(report, vettings, format_, stream),
-        output,
-        text=format_ == "text",
-        of_program=False,
-    )
+    delivery = Delivery(format_, output, of_program=False)
+    delivery.send(lambda stream: _rendered(report, vettings, format_, stream))
     if problems:
         raise UnclobberError("; ".join(problems))
     return code
