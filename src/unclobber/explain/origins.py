@@ -193,7 +193,7 @@ class Finder(LiveValues):
             literal = earlier.value if earlier is not None and not earlier.position else None
         if not isinstance(literal, (ast.List, ast.Tuple)):
             return None
-        return self._one_that_is(self.value(loop.target, place), literal.elts, place)
+        return self._expression_of(self.value(loop.target, place), literal.elts, place)
 
     def _of_comprehension(self, name: str, place: Place, outer: Place) -> Step:
         """Return the iterated expression of ``row`` in ``[row.add_(1) for row in x]``, in the frame around
@@ -218,6 +218,7 @@ class Finder(LiveValues):
         return isinstance(self.value(node, place), torch.Tensor)
 
     def _of_global(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the step before a global variable of a module that is still running."""
         module = ("<module>", place.code.co_filename)
         codes = [live_frame.code for live_frame in self.live_frames]
         depths = (i for i, code in enumerate(codes) if (code.co_name, code.co_filename) == module)
@@ -252,13 +253,13 @@ class Finder(LiveValues):
             if caller is None or located is None or not isinstance(located.node, ast.Call):
                 return None
             arguments = [*located.node.args, *(keyword.value for keyword in located.node.keywords)]
-            passed = self._one_that_is(now, arguments, caller)
+            passed = self._expression_of(now, arguments, caller)
             if passed is None and depth - 1 == place.depth:
                 passed = (bind_code(located.node, place.code) or {}).get(name)
             return None if passed is None else At(passed, caller, element)
         return None
 
-    def _one_that_is(self, value: Any, nodes: Sequence[ast.expr], place: Place) -> ast.expr | None:
+    def _expression_of(self, value: Any, nodes: Sequence[ast.expr], place: Place) -> ast.expr | None:
         """Return the one expression that is this very object; None unless there is exactly one."""
         same = [node for node in nodes if value is not UNKNOWN and self.value(node, place) is value]
         return same[0] if len({ast.dump(node) for node in same}) == 1 else None

@@ -67,6 +67,7 @@ def freed_roles(node: Any) -> list[str]:
 
 
 def _is_freed(node: Any, role: str) -> bool:
+    """Return whether a node has freed what it saved under a role."""
     try:
         if behaviour.shows_packed:
             raw = getattr(node, f"_raw_saved_{role}")
