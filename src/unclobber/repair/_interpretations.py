@@ -272,10 +272,11 @@ def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
 
 def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:
     """Return the answer with the input in place of its copy, whose new content it was given."""
-    if compared(copy.detach(), arg.detach()).relative == 0.0:
-        return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)
     same = [part for part in parts if part is copy or getattr(part, "_base", None) is copy]
+    # A write that changes no value gives the input another history (and perhaps -0.0 for 0.0).
+    if not (same and copy._version) and compared(copy.detach(), arg.detach()).relative == 0.0:
+        return answer
     if len(same) != 1 or same[0].shape != arg.shape:
         raise RuntimeError(
             f"{cls.__name__} overwrites an input and doesn't return it: no derivative is known"

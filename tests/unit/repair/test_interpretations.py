@@ -281,6 +281,36 @@ def test_a_function_that_marks_its_input_is_run_as_it_is_meant():
         assert torch.equal(_under(Interpretation.WRITTEN_BACK, lambda mark=mark: _read_again(mark)), right)
 
 
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale, mark):
+        if mark:
+            ctx.mark_dirty(x)
+        ctx.save_for_backward(scale)
+        return x.mul_(scale)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (scale,) = ctx.saved_tensors
+        return grad * scale, grad.sum(), None
+
+
+@pytest.mark.parametrize(("start", "scale"), [(0.5, 1.0), (0.0, -1.0)], ids=["by one", "a zero's sign"])
+def test_a_write_that_changes_no_value_is_written_back(start, scale):
+    """A layer that scales in place by a weight of one, as at the start of training."""
+
+    def program(mark):
+        w, s = torch.full((3,), start, requires_grad=True), torch.tensor(scale, requires_grad=True)
+        h = w * 1
+        y = _Scaled.apply(h, s, mark)
+        (y.sum() + torch.atan2(h, torch.full((3,), -1.0)).exp().sum()).backward()
+        return torch.cat((w.grad, s.grad[None]))
+
+    right = _plain(lambda: program(True))
+    for mark in (True, False):
+        assert torch.equal(_under(Interpretation.WRITTEN_BACK, lambda mark=mark: program(mark)), right)
+
+
 def test_a_view_is_written_back_into_its_base():
     def program(mark):
         w = _leaf()
