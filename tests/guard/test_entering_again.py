@@ -72,7 +72,8 @@ def test_entering_again_is_little_work():
 
 def test_nothing_is_registered_again(monkeypatch):
     """Nor is anything replaced in torch."""
-    step()
+    for _ in range(2):  # the first reads torch's table, with PyYAML's library; any library may bring operations
+        step()
 
     def forbidden(*args):
         raise AssertionError(args)
