@@ -472,8 +472,8 @@ def known_of(ledger):
 
 @pytest.mark.parametrize("natively", [True, False])
 def test_bytes_that_one_core_keeps_needlessly(monkeypatch, native, natively):
-    """The native core tells some strided memory apart only when the write is filed; the one in Python frees the
-    record of a write with the oldest save of its geometry, though only a newer one needed it."""
+    """The native core tells some strided memory apart only when a write is filed; the one in Python frees a
+    write's record with the oldest save of its geometry, though only a newer one needed it."""
     monkeypatch.setattr(core, "loaded", lambda: core.Loaded(native if natively else None, ""))
     memory, w = torch.arange(120.0), torch.ones((), requires_grad=True)
     with Session("guard") as session:

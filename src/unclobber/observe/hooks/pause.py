@@ -152,7 +152,7 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
     paused = threading.local()
     if (native := core.loaded().module) is not None:
         view_writes.unobserved_steps = native.steps
-        hooks = tuple(map(_in_python, native.step_hooks(autocast.copies.pending, clients.anything_alive)))
+        hooks = tuple(map(_unfailing, native.step_hooks(autocast.copies.pending, clients.anything_alive)))
         patches.while_active(lambda: compat.entries.add_step_hooks(*hooks, native.forget_steps))
         return
 
@@ -173,11 +173,18 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
             with compat.unseen.unseen_by_functions():
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
-    patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
+    patches.while_active(lambda: compat.entries.add_step_hooks(*map(_unfailing, (before_step, after_step))))
 
 
-def _in_python(hook: Callable[..., None]) -> Callable[..., None]:
-    return lambda *step: hook(*step)  # Dynamo skips this package's functions, and warns of compiled ones
+def _unfailing(hook: Callable[..., None]) -> Callable[..., None]:
+    def run(*step: Any) -> None:  # Dynamo skips this package's functions, and warns of compiled ones
+        """Pause, unless the optimizer or its groups are of another kind than torch's (odd_optimizers.py)."""
+        try:
+            hook(*step)
+        except Exception:  # `suppress` is code that Dynamo would compile
+            return
+
+    return run
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:

@@ -2,8 +2,8 @@
 
 All live saves of one geometry of one storage share an ``UndoLog``, which is a chain of
 ``LogPosition``s linked forward in time, each with the record of the write that ended it. A save holds
-the position at which it was made, so it keeps alive exactly the records of the writes that came
-after it, and dropping it frees those that came before every other save: reference counting is the bookkeeping.
+the position at which it was made, so it keeps alive exactly the records of the writes that came after
+it, and dropping it frees those that came before every other save: reference counting is the bookkeeping.
 
 A value is rebuilt from the nearest later known value (the present memory, or a full copy) by
 putting the records back over it, newest first.
