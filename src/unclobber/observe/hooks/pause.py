@@ -36,8 +36,7 @@ class PauseInBackward:
 
     def __init__(self, clients: Clients) -> None:  # leaves' hooks may be older than these
         self._clients = clients
-        self._hooks_known = False
-        """Whether any Python hook was registered in this session, or was found on a leaf."""
+        self._hooks_known = False  # whether a Python hook was registered in this session, or found on a leaf
 
     def allowed(self) -> bool | str:
         """Return whether backward may run unobserved now; "hook" if a leaf has a hook."""
@@ -177,12 +176,13 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
 
 
 def _unfailing(hook: Callable[..., None]) -> Callable[..., None]:
+    """Return ``hook``, for any optimizer and groups (tests/invisible/programs/odd_optimizers.py)."""
+
     def run(*step: Any) -> None:  # Dynamo skips this package's functions, and warns of compiled ones
-        """Pause, unless the optimizer or its groups are of another kind than torch's (odd_optimizers.py)."""
         try:
             hook(*step)
-        except Exception:  # `suppress` is code that Dynamo would compile
-            return
+        except Exception:
+            return  # `suppress` is code that Dynamo would compile
 
     return run
 

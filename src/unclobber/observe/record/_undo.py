@@ -12,7 +12,7 @@ putting the records back over it, newest first.
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -49,16 +49,9 @@ class Account:
             self.kept -= nbytes
 
 
-class _Slab(NamedTuple):
-    """A block of memory that small copies of one dtype share."""
-
-    memory: torch.Tensor
-    used: int  # number of elements that are taken
-
-
-class _Slabs(threading.local):
+class _Slabs(threading.local):  # blocks that small copies share, and how many of their elements are taken
     def __init__(self) -> None:
-        self.of: dict[torch.dtype, _Slab] = {}
+        self.of: dict[torch.dtype, tuple[torch.Tensor, int]] = {}
 
 
 _slabs = _Slabs()
@@ -71,16 +64,16 @@ def keep(tensor: torch.Tensor) -> torch.Tensor:
     if count * item > _SMALL or tensor.device.type != "cpu":
         place = once.clone()
     else:
-        slab = _slabs.of.get(once.dtype)
+        slab, used = _slabs.of.get(once.dtype, (None, 0))
         room = -(-count * item // _ALIGN) * _ALIGN // item
-        if slab is None or slab.used + room > slab.memory.numel():
-            slab = _Slab(torch.empty(SLAB // item, dtype=once.dtype, device="cpu"), 0)
-        _slabs.of[once.dtype] = _Slab(slab.memory, slab.used + room)
+        if slab is None or used + room > slab.numel():
+            slab, used = torch.empty(SLAB // item, dtype=once.dtype, device="cpu"), 0
+        _slabs.of[once.dtype] = slab, used + room
         # One torch call instead of two in the usual case, because a copy is made at every write to a save.
         if once.is_contiguous():
-            place = slab.memory.as_strided(once.size(), once.stride(), slab.used)
+            place = slab.as_strided(once.size(), once.stride(), used)
         else:
-            place = slab.memory.narrow(0, slab.used, count).view(once.size())
+            place = slab.narrow(0, used, count).view(once.size())
         place.copy_(once)
     return place if once is tensor else place.expand(tensor.size())
 
