@@ -27,22 +27,27 @@ static PyCodeObject *code_of(_PyInterpreterFrame *frame) {
 #endif
 }
 
-/* Frames that no Python code runs in: C's own, and those of functions that have not begun. */
-static int is_none(_PyInterpreterFrame *frame) {
+/* C's own frames, in which no Python code runs. */
+static int is_of_c(_PyInterpreterFrame *frame) {
 #if PY_VERSION_HEX >= 0x030E0000
-  if (frame->owner >= FRAME_OWNED_BY_INTERPRETER) return 1;
+  return frame->owner >= FRAME_OWNED_BY_INTERPRETER;
 #elif PY_VERSION_HEX >= 0x030C0000
-  if (frame->owner == FRAME_OWNED_BY_CSTACK) return 1;
+  return frame->owner == FRAME_OWNED_BY_CSTACK;
+#else
+  return 0;
 #endif
-  return _PyFrame_IsIncomplete(frame);
 }
 
-int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
+/* Those, and frames of functions that have not begun. */
+static int is_none(_PyInterpreterFrame *frame) { return is_of_c(frame) || _PyFrame_IsIncomplete(frame); }
+
+static inline int walk(PyThreadState *thread, unclobber_frame *out, int most, int *more,
+                       int (*is_left_out)(_PyInterpreterFrame *)) {
   _PyInterpreterFrame *frame = thread == NULL ? NULL : innermost(thread);
   int count = 0;
   *more = 0;
   for (; frame != NULL; frame = frame->previous) {
-    if (is_none(frame)) continue;
+    if (is_left_out(frame)) continue;
     if (count == most) {
       *more = 1;
       break;
@@ -56,6 +61,14 @@ int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *m
     count++;
   }
   return count;
+}
+
+int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
+  return walk(thread, out, most, more, is_none);
+}
+
+int unclobber_peek(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
+  return walk(thread, out, most, more, is_of_c);
 }
 
 int unclobber_at(const unclobber_frame *frame) {

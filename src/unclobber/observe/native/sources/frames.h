@@ -18,6 +18,10 @@ int unclobber_at(const unclobber_frame *frame);
    `more` becomes whether there are others below. Only for the calling thread, which needs no lock for it. */
 int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more);
 
+/* The same, with frames of functions that have not begun: it reads no code objects, which are far apart in memory. A
+   stack that `unclobber_walk` has given before, with these codes and places, has none of them. */
+int unclobber_peek(PyThreadState *thread, unclobber_frame *out, int most, int *more);
+
 /* The place of a local variable among those of a code object's frames; -1 if it has none of that name. */
 int unclobber_place_of(PyObject *code, const char *name);
 

@@ -31,7 +31,7 @@ struct Note {
   const Node* node;
   uint64_t number;
   uint64_t thread;
-  stacks::Operation* operation;
+  stacks::Stack* stack;
   Mark* mark;
 };
 
@@ -61,7 +61,7 @@ std::atomic<uint64_t> serial{0};  // of the mark
 struct Last {
   const Node* node = nullptr;
   uint64_t number = 0;
-  const stacks::Operation* operation = nullptr;
+  const stacks::Stack* stack = nullptr;
   uint64_t serial = 0;
 };
 thread_local Last last;
@@ -93,32 +93,25 @@ const Node* node_of(PyObject* object) {
 
 }  // namespace
 
-void note(stacks::Operation* operation) {
+void note(stacks::Stack* stack) {
   const auto current = torch::autograd::get_current_node();
   const Node* node = current.get();
   if (node == nullptr) return;
   const uint64_t number = node->sequence_nr();
   const uint64_t of_mark = serial.load(std::memory_order_relaxed);
-  if (last.node == node && last.number == number && last.operation == operation && last.serial == of_mark) return;
-  last = {node, number, operation, of_mark};
-  operation->use();
-  stacks::Operation* others[3] = {};
-  int count = 0;
-  {
-    Locked locked;
-    Mark* mark = now;
-    if (mark != nullptr) mark->users.fetch_add(1, std::memory_order_relaxed);
-    notes().push_back({node, number, node->thread_id(), operation, mark});
-    since++;
-    // no notes of the running backward, because they are looked up while it runs
-    while (notes().size() > std::max(limit, 2 * since) && count < 3) {
-      Note& oldest = notes().front();
-      others[count++] = oldest.operation;
-      leave(oldest.mark);
-      notes().pop_front();
-    }
+  if (last.node == node && last.number == number && last.stack == stack && last.serial == of_mark) return;
+  last = {node, number, stack, of_mark};
+  Locked locked;
+  Mark* mark = now;
+  if (mark != nullptr) mark->users.fetch_add(1, std::memory_order_relaxed);
+  notes().push_back({node, number, node->thread_id(), stacks::use(stack), mark});
+  since++;
+  // no notes of the running backward, because they are looked up while it runs
+  for (int count = 0; notes().size() > std::max(limit, 2 * since) && count < 3; count++) {
+    stacks::leave(notes().front().stack);
+    leave(notes().front().mark);
+    notes().pop_front();
   }
-  while (count > 0) others[--count]->leave();
 }
 
 PyObject* running_call() { return running; }
@@ -190,7 +183,7 @@ PyObject* started_at(PyObject*, PyObject* object) {
 PyObject* note_of(PyObject*, PyObject* object) {
   const Node* node = node_of(object);
   if (node == nullptr) return Py_NewRef(Py_None);
-  stacks::Operation* operation = nullptr;
+  stacks::Stack* stack = nullptr;
   Owned of_mark = Owned::borrowed(Py_None);
   {
     Locked locked;
@@ -198,37 +191,27 @@ PyObject* note_of(PyObject*, PyObject* object) {
       return note.node == node && note.number == node->sequence_nr() && note.thread == node->thread_id();
     });
     if (known != notes().rend()) {
-      operation = known->operation;
-      operation->use();
+      stack = stacks::use(known->stack);
       if (known->mark != nullptr) of_mark = Owned::borrowed(known->mark->object);
     }
   }
-  if (operation == nullptr) return Py_NewRef(Py_None);
-  try {
-    Owned found = must(PyTuple_Pack(2, operation->tuple(), of_mark.get()));
-    operation->leave();
-    return found.release();
-  } catch (...) {
-    operation->leave();
-    throw;
-  }
+  if (stack == nullptr) return Py_NewRef(Py_None);
+  Owned frames(stacks::tuple_of(stack));
+  stacks::leave(stack);
+  return must(PyTuple_Pack(2, frames.get(), of_mark.get())).release();
 }
 
 void forget() {
-  std::vector<stacks::Operation*> forgotten;
-  {
-    Locked locked;
-    for (Note& note : notes()) {
-      forgotten.push_back(note.operation);
-      leave(note.mark);
-    }
-    notes().clear();
-    for (Start& start : starts()) leave(start.mark);
-    starts().clear();
-    limit = kAtLeast;
-    since = 0;
+  Locked locked;
+  for (Note& note : notes()) {
+    stacks::leave(note.stack);
+    leave(note.mark);
   }
-  for (stacks::Operation* operation : forgotten) operation->leave();
+  notes().clear();
+  for (Start& start : starts()) leave(start.mark);
+  starts().clear();
+  limit = kAtLeast;
+  since = 0;
 }
 
 size_t known() {

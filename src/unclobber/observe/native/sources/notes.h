@@ -7,7 +7,7 @@
 namespace unclobber::notes {
 
 // Note that the node that runs in this thread unpacks what its operation has saved.
-void note(stacks::Operation* operation);
+void note(stacks::Stack* stack);
 
 // Note that `mark` is the backward that begins at a root, a tensor or an edge. Return the number of its node plus one, or
 // 0 if there is none.

@@ -98,7 +98,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   }
 
   at::Tensor call_unpack_hook() override {
-    notes::note(save_->operation);
+    notes::note(save_->operation->stack);
     at::Tensor alias, held;
     std::shared_ptr<const std::string> copied;
     bool noted = false;
@@ -108,6 +108,9 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
       held = save_->held;
       copied = save_->copied;
       noted = save_->noted != nullptr;
+      // Likely the one that was saved before it is unpacked next: it has left the caches since.
+      const char* next = reinterpret_cast<const char*>(save_->before);
+      for (size_t at = 0; at < sizeof(Save); at += 64) __builtin_prefetch(next + at, 1);
     }
     if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
     if (copied != nullptr && !has_bytes(held.defined() ? held : alias, *copied)) {

@@ -40,7 +40,7 @@ bool is(const Stack* stack, const unclobber_frame* frames, int count) {
 
 // The stacks that this thread used last, each with a use, so that they are found without a lock.
 struct Recent {
-  static constexpr size_t kSlots = 64;
+  static constexpr size_t kSlots = 512;
   struct Slot {
     Stack* stack = nullptr;
     Stack* deeper = nullptr;  // what `walked` has found for `stack`, all of whose frames are a library's
@@ -54,6 +54,11 @@ struct Recent {
     newest = nullptr;
   }
   Slot& slot_of(uint64_t hash) { return slots[hash % kSlots]; }
+  // The stack of these frames, borrowed, if it is among them.
+  Stack* known(uint64_t hash, const unclobber_frame* frames, int count) {
+    Stack* stack = slot_of(hash).stack;
+    return stack != nullptr && stack->hash == hash && is(stack, frames, count) ? stack : nullptr;
+  }
   static void put(Slot& slot, Stack* stack) {
     if (slot.stack != nullptr) leave(slot.stack);
     if (slot.deeper != nullptr) leave(slot.deeper);
@@ -88,8 +93,7 @@ Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
 // The stack of these frames, with a use for the caller.
 Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
   const uint64_t hash = hash_of(frames, count);
-  Recent::Slot& slot = mine.slot_of(hash);
-  if (slot.stack != nullptr && slot.stack->hash == hash && is(slot.stack, frames, count)) return use(slot.stack);
+  if (Stack* known = mine.known(hash, frames, count)) return use(known);
   Stack* found = nullptr;
   {
     Locked locked;
@@ -102,7 +106,7 @@ Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
     }
   }
   if (found == nullptr) found = add(hash, frames, count);
-  Recent::put(slot, use(found));
+  Recent::put(mine.slot_of(hash), use(found));
   return found;
 }
 
@@ -166,10 +170,16 @@ Stack* walked(Recent& mine, uint64_t node) {
   unclobber_frame frames[kUsual + kDeepest];
   int more = 0;
   PyThreadState* thread = PyGILState_GetThisThreadState();
-  const int count = unclobber_walk(thread, frames, kUsual, &more);
+  int count = unclobber_peek(thread, frames, kUsual, &more);
   const Operation* last = mine.newest;
   if (!more && last != nullptr && last->node == node && is(last->stack, frames, count)) return nullptr;
-  Stack* stack = the(mine, frames, count);
+  Stack* stack = mine.known(hash_of(frames, count), frames, count);
+  if (stack != nullptr) {
+    use(stack);
+  } else {
+    count = unclobber_walk(thread, frames, kUsual, &more);
+    stack = the(mine, frames, count);
+  }
   if (!more || !all_librarys(stack)) return stack;
   return down_to_program(mine, stack, frames, unclobber_walk(thread, frames, kUsual + kDeepest, &more));
 }
