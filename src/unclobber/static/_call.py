@@ -27,6 +27,9 @@ class FollowedCall(NamedTuple):
     def holder(self) -> ast.expr:
         return self.node.func.value if isinstance(self.node.func, ast.Attribute) else self.node.func
 
+    def of(self, receiver: Value) -> FollowedCall:
+        return self if self.receiver is receiver else FollowedCall(*self[:6], receiver, self.full)
+
     @property
     def every(self) -> list[Value]:
         return [*self.values, *self.keywords.values()]
@@ -58,10 +61,10 @@ def call_of(
             values += value.items if value.kind == "sequence" else [elements(run, value, state)]
         else:
             values.append(run.evaluate(argument, state))
-    keywords = {keyword.arg: run.evaluate(keyword.value, state) for keyword in node.keywords if keyword.arg}
-    for packed in node.keywords:
-        if packed.arg is None:
-            run.evaluate(packed.value, state)
+    # What is packed comes last.
+    packed = sorted(node.keywords, key=lambda keyword: keyword.arg is None)
+    keywords = {keyword.arg or "": run.evaluate(keyword.value, state) for keyword in packed}
+    keywords.pop("", None)
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
     nodes = [] if starred else list(node.args)
     run.call = node

@@ -19,7 +19,7 @@ from ._values import ANY, PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, j
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of calling a value."""
-    known = transferred(run, callee.kind, "__call__", call._replace(receiver=callee), state)
+    known = transferred(run, callee.kind, "__call__", call.of(callee), state)
     if known is None and (callee.given or callee.kind == "unknown"):
         known = transferred(run, "builtin", call.name, call, state)
     if known is not None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._index import FileIndex, FunctionNode, home_of, is_short
@@ -76,9 +75,10 @@ class FileRun:
         self.evaluated += 1
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
-        value = (expressions.get(type(node)) or expressions[ast.expr])(self, node, state)
-        for place in value.places & state.grown.keys() if state.grown else ():
-            value = both(value, state.grown[place])
+        value = expressions[type(node)](self, node, state)
+        if state.grown and value.places:
+            for place in value.places & state.grown.keys():
+                value = both(value, state.grown[place])
         return value
 
     def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
@@ -93,12 +93,8 @@ class FileRun:
                 self.statement = outer
         return state
 
-    @contextmanager
-    def within(self, **fields: Any) -> Iterator[None]:
-        outer = {name: getattr(self, name) for name in fields}
-        vars(self).update(fields)
-        yield
-        vars(self).update(outer)
+    def within(self, **fields: Any) -> _Within:
+        return _Within(vars(self), fields)
 
     # --- numbers -------------------------------------------------------------------------------------
     def tick(self) -> int:
@@ -121,8 +117,8 @@ class FileRun:
     def is_trained(self) -> bool:
         return self.root == "forward" or "loss" in self.root
 
-    def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
-        return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
+    def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0, **more: Any) -> Value:
+        return Value("tensor", self.new_place(), True, grad, nodes, may | nodes, **more)
 
     def trains(self, name: str) -> bool:
         return name in self.index.trained or name in self.own.trained  # this file's, or the checked one's
@@ -178,8 +174,21 @@ class FileRun:
         return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.own.path) is not None)
 
 
+class _Within:
+    """A context that sets attributes; a generator's would take three times as long."""
+
+    def __init__(self, known: dict[str, Any], fields: dict[str, Any]) -> None:
+        self.known, self.fields, self.outer = known, fields, {name: known[name] for name in fields}
+
+    def __enter__(self) -> None:
+        self.known.update(self.fields)
+
+    def __exit__(self, *_: object) -> None:
+        self.known.update(self.outer)
+
+
 expressions: dict[type[ast.expr], Callable[..., Value]] = {}
-"""The value of an expression, by its kind; ``ast.expr`` for all that have no function of their own."""
+"""The value of an expression, by its kind."""
 statements: dict[type[ast.stmt], Callable[..., FlowState | None]] = {}
 """The state after a statement, by its kind; None if it is the given one, changed."""
 _Function = TypeVar("_Function", bound=Callable[..., Value | FlowState | None])

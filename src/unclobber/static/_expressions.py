@@ -11,7 +11,7 @@ from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
-from ._index import unparsed
+from ._index import root_of, unparsed
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
@@ -35,10 +35,10 @@ from ._values import (
 )
 from ._writes import SaveEffect, save
 
-_LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
+_LIBRARIES = ("torch", "numpy", "math", "scipy")
 
 
-@follows(ast.expr)
+@follows(*ast.expr.__subclasses__())  # all that have no function of their own below
 def _other(run: FileRun, node: ast.expr, state: FlowState) -> Value:
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     return unknown_result(run, state, [run.evaluate(part, state) for part in parts])
@@ -197,9 +197,11 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
 @follows(ast.Attribute)
 def _attribute(run: FileRun, node: ast.Attribute, state: FlowState) -> Value:
     """Return the value of an attribute; a name of a known library stays a name."""
-    full = run.index.full(node)
-    if full.startswith(_LIBRARIES):
-        return PLAIN if node.attr in ("pi", "inf", "nan") else Value("library", grad=Grad.NO, data=full)
+    root = root_of(node)
+    if root in run.index.imports or root in _LIBRARIES:
+        full = run.index.full(node)
+        if full.partition(".")[0] in _LIBRARIES:
+            return PLAIN if node.attr in ("pi", "inf", "nan") else Value("library", grad=Grad.NO, data=full)
     return attribute(run, run.evaluate(node.value, state), node.attr, state, node)
 
 
@@ -245,8 +247,7 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
     for value in tensors:
         needed_grad = grad if base.sure else Grad.MAYBE
         save(state, SaveEffect(value, "index", "indices", run.span(node), bit, needed_grad))
-    made = run.tensor(grad, base.nodes, base.may | bit)
-    return made._replace(uses=base.uses, integer=base.integer)
+    return run.tensor(grad, base.nodes, base.may | bit, uses=base.uses, integer=base.integer)
 
 
 def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -291,13 +292,13 @@ def _comprehension(
 def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     """Evaluate a call: of a library by its imported name, of a method, or of another value."""
     function = node.func
-    head = dotted(function).partition(".")[0]
+    head = root_of(function)
     if head in run.index.imports and head not in state.names:
         full = run.index.full(function)
         library, last = full.partition(".")[0], full.rpartition(".")[2]
         if library in ("mmcv", "mmengine") and last in CONTAINERS:
             library, full = "torch", f"torch.nn.{last}"  # their own classes of torch's
-        if library in ("torch", "numpy", "math", "scipy", "einops"):
+        if library in (*_LIBRARIES, "einops"):
             call = call_of(run, node, state, last, full=full)
             if library == "torch":
                 return torch_call(run, call, state)
@@ -309,4 +310,4 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)
     callee = run.evaluate(function, state)
-    return call_value(run, callee, call_of(run, node, state, dotted(function)), state)
+    return call_value(run, callee, call_of(run, node, state, dotted(function), callee), state)

@@ -17,7 +17,7 @@ MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
-unparsed = lru_cache(maxsize=1024)(ast.unparse)
+unparsed = lru_cache(maxsize=4096)(ast.unparse)
 
 
 class FileIndex:
@@ -73,7 +73,11 @@ class FileIndex:
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
-            todo += [(child, caller, off) for child in ast.iter_child_nodes(node)]
+            for part in vars(node).values():
+                if isinstance(part, ast.AST):
+                    todo.append((part, caller, off))
+                elif isinstance(part, list):
+                    todo += [(each, caller, off) for each in part if isinstance(each, ast.AST)]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
@@ -173,6 +177,12 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     return None
 
 
+def root_of(node: ast.expr) -> str:  # `a` of `a.b.c`; empty for other expressions
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def home_of(node: Definition | ast.Lambda) -> FileIndex:
     home: FileIndex = vars(node)["home"]
     return home
@@ -240,6 +250,11 @@ def is_short(function: FunctionNode) -> bool:
     words = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
     trains = words & {"detach", "backward", "step", "optim"}
     return len(nodes) <= _LONGEST * (10 if trains else 1)
+
+
+@lru_cache(maxsize=4096)
+def calls(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
 @lru_cache(maxsize=512)

@@ -97,11 +97,10 @@ def inline(
         return unknown_result(run, state, [*(values or ()), *keywords.values()])
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function
-    inner = state.copy()
     # A nested function sees the variables around it. A global counts at its present value only while the
     # file's own statements are followed.
-    if inside or not (run.at_top if is_global else owner is None):
-        inner.names = {}
+    sees = not inside and (run.at_top if is_global else owner is None)
+    inner = state.but(names=dict(state.names) if sees else {})
     decorated = _mode(function)
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []

@@ -15,7 +15,7 @@ from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule
 from ._state import FlowState
-from ._transfers import transferred, transfers
+from ._transfers import transfer_functions, transfers
 from ._values import (
     ANY,
     CONTAINERS,
@@ -44,8 +44,7 @@ def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method call: by kind and method, by the method, or by the kind alone."""
     kind = call.receiver.kind
     for key in ((kind, call.name), ("any", call.name), (kind, "")):
-        known = transferred(run, *key, call, state)
-        if known is not None:
+        if key in transfer_functions and (known := transfer_functions[key](run, call, state)) is not None:
             return known
     return PLAIN
 

@@ -171,7 +171,7 @@ def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: G
     if module.name:
         run.uses[bit] = Use(module.name, run.tick(), run.span(given.node), state.guards)
         uses |= {run.uses[bit]}
-    return run.tensor(grad, nodes | bit, may | bit)._replace(uses=uses)
+    return run.tensor(grad, nodes | bit, may | bit, uses=uses)
 
 
 # --- construction ------------------------------------------------------------------------------------

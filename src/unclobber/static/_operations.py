@@ -64,17 +64,17 @@ def operation(
     table = torch_table()
     keywords = keywords or {}
     tensors = [value for value in (*values, *keywords.values()) if value.may_be_tensor]
-    tensors += [item for value in values for item in value.parts if item is not value and item.may_be_tensor]
+    tensors += [item for value in values if value.kind == "sequence" for item in value.items if item.may_be_tensor]
     if torchs:
         state.sure.update(*(tensor.places for tensor in tensors))
     plain = table.aliases.get(name, name)
     if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
-            return run.tensor(Grad.YES)._replace(leaf=Leaf.LEAF, made=run.span(node))
+            return run.tensor(Grad.YES, leaf=Leaf.LEAF, made=run.span(node))
         integer = plain in _INTEGER_NUMBERS
-        return run.tensor(Grad.NO)._replace(origin=_made_in(state, run.span(node)), integer=integer)
+        return run.tensor(Grad.NO, origin=_made_in(state, run.span(node)), integer=integer)
     if plain in table.makes_integers and not in_place:
-        return run.tensor(Grad.NO)._replace(integer=True)
+        return run.tensor(Grad.NO, integer=True)
     kinds = tuple(_kind(value, state) for value in values)
     named = tuple((key, _kind(value, state)) for key, value in keywords.items())
     forms = _overloads(name, kinds, named, in_place, functional)
@@ -105,7 +105,8 @@ class _Applied:
         state, grad, overloads = self.state, self.grad, self.overloads
         if grad and any(o.saves or o.results or o.may_save or o.may_results for o in overloads):
             self.node = self.run.new_node()
-        saves = [save for overload in overloads for save in self._arguments(overload, in_place=in_place)]
+        saving = [overload for overload in overloads if overload.saves or overload.may_save]
+        saves = [save for overload in saving for save in self._arguments(overload, in_place=in_place)]
         first = self.values[0] if self.values else PLAIN
         view = _view_of(overloads)
         if view and not in_place:
@@ -129,8 +130,8 @@ class _Applied:
             )  # fmt: skip
         else:
             integer = bool(self.tensors) and all(tensor.integer for tensor in self.tensors)
-            result = self.run.tensor(grad, nodes, may)._replace(
-                uses=uses, origin=_made_in(state, self.span),
+            result = self.run.tensor(
+                grad, nodes, may, uses=uses, origin=_made_in(state, self.span),
                 integer=integer and self.name not in _FLOATS,
                 data=None if uses or state.mode else sole_graph(self.tensors),
             )  # fmt: skip
@@ -175,7 +176,7 @@ class _Applied:
             items, saves = [], []
             for role in returns:
                 if role in integer:
-                    items.append(self.run.tensor(Grad.NO)._replace(integer=True))
+                    items.append(self.run.tensor(Grad.NO, integer=True))
                 else:
                     items.append(result._replace(places=self.run.new_place()))
                     saves += self._result(role, items[-1], self.grad)

@@ -75,9 +75,13 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        copied, mine = FlowState.__new__(FlowState), self.__dict__
-        copied.__dict__ = {**mine, **{name: mine[name].copy() for name in _CONTAINERS}}
-        return copied
+        mine = self.__dict__
+        return self.but(**{name: mine[name].copy() for name in _CONTAINERS})
+
+    def but(self, **fields: Any) -> FlowState:  # shares all other containers
+        changed = FlowState.__new__(FlowState)
+        changed.__dict__ = {**self.__dict__, **fields}
+        return changed
 
     def is_sure(self, value: Value) -> bool:
         return value.sure or bool(value.places & self.sure)
@@ -89,9 +93,6 @@ class FlowState:
             where = self.attributes if "." in name else self.names
             if where.get(name) is joined:
                 where[name] = value
-
-    def bound(self) -> dict[str, Value]:
-        return self.names | self.attributes
 
     def lose_history(self, prefix: str) -> None:
         for name, value in self.attributes.items():
@@ -123,7 +124,8 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
         return b
     if b.dead:
         return a
-    merged = a.copy()
+    # `a` is given up, except for what its names and attributes were bound to.
+    merged = a.but(names=a.names.copy(), attributes=a.attributes.copy())
     for name, joined in _JOINS.items():
         mine = getattr(merged, name)
         for key, value in getattr(b, name).items():
@@ -131,7 +133,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
             # Most entries are identical, because both branches come from the same state.
             if known is not value:
                 mine[key] = value if known is None else joined(known, value)
-    merged.written = dict(a.written.items() & b.written.items())
+    merged.written = {place: now for place, now in a.written.items() if b.written.get(place) == now}
     merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
     merged.pending.update(b.pending)
     merged.sure |= b.sure

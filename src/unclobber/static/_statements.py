@@ -9,7 +9,7 @@ from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
-from ._index import globals_of, mode_of, unparsed
+from ._index import calls, globals_of, mode_of, unparsed
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
@@ -139,12 +139,12 @@ def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
 
 
 @follows(ast.Return)
-def _return(run: FileRun, node: ast.Return, state: FlowState) -> None:
+def _return(run: FileRun, node: ast.Return, state: FlowState) -> FlowState:
     value = run.evaluate(node.value, state) if node.value is not None else PLAIN
     if run.depth == 0:
         leaves(run, state, value)
-    run.returned.append((value, state.copy()))
-    state.dead = True
+    run.returned.append((value, state))
+    return state.but(dead=True)
 
 
 # --- branches ----------------------------------------------------------------------------------------
@@ -167,15 +167,16 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
         branch.quiet += int(_is_evaluation(node.test, holds=holds))
     left, right = run.execute(node.body, yes), run.execute(node.orelse, no)
     left.quiet = right.quiet = outside
-    ends = {(text, not negated): left.bound(), (text, negated): right.bound()}
     merged = merge(left, right)
+    if merged.dead:
+        return merged
     _leave_behind(run, merged, left, right)
-    if not any(isinstance(part, ast.Call) for part in ast.walk(test)):
-        after = merged.bound()
-        for condition, names in ends.items():
-            merged.bound_if[condition] = {
+    if not calls(test):
+        for end, holds in ((left, not negated), (right, negated)):
+            merged.bound_if[text, holds] = {
                 name: (after[name], value)
-                for name, value in names.items()
+                for after, bound in ((merged.names, end.names), (merged.attributes, end.attributes))
+                for name, value in bound.items()
                 if after.get(name, value) is not value
             }
     return merged
@@ -256,6 +257,8 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
     for left in breaks:
         left.dead = False
         state = merge(left, state)
+    # Its containers may be those of a state that was returned.
+    state = state.copy() if state.dead else state
     state.dead = False
     return run.execute(node.orelse, state)
 
@@ -282,7 +285,7 @@ def _rounds(
         # A condition that held before the loop, or in its last round, need not hold in the next round.
         state.guards &= run.callers
         with run.within(round=(run.clock, run.last_node)):
-            state = run.execute(node.body, state.copy())
+            state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False
             state = merge(state, continued)
@@ -302,6 +305,6 @@ def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
 
 
 @follows(ast.Break, ast.Continue)
-def _leave_loop(run: FileRun, node: ast.Break | ast.Continue, state: FlowState) -> None:
-    (run.breaks if isinstance(node, ast.Break) else run.continues).append(state.copy())
-    state.dead = True
+def _leave_loop(run: FileRun, node: ast.Break | ast.Continue, state: FlowState) -> FlowState:
+    (run.breaks if isinstance(node, ast.Break) else run.continues).append(state)
+    return state.but(dead=True)

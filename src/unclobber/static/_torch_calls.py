@@ -39,7 +39,7 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("torch", "Parameter")
 def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     grad = Grad.NO if call.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
-    return run.tensor(grad)._replace(leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
+    return run.tensor(grad, leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
 
 
 def _optimizer(call: FollowedCall) -> Value:

@@ -38,6 +38,8 @@ class SourceSpan(NamedTuple):
 class Grad(IntEnum):
     """Whether a value requires grad, as far as the file shows."""
 
+    __hash__ = int.__hash__  # an enumeration's own hashes the name
+
     NO = 0
     MAYBE = 1
     YES = 2
