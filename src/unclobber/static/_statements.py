@@ -270,7 +270,8 @@ def _rounds(
     that are known, once for each."""
     once = not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
     parts = over.data.parts if over.kind == "module" else ()
-    for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
+    least = 1 if once or (run.again and over.data != "tuple") else 2
+    for turn in range(max(least, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
             if truth(run, node.test, state) is False:
@@ -284,7 +285,7 @@ def _rounds(
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.
         state.guards &= run.callers
-        with run.within(round=(run.clock, run.last_node)):
+        with run.within(round=(run.clock, run.last_node), again=turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False
