@@ -73,11 +73,7 @@ class FileIndex:
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
-            for part in vars(node).values():
-                if isinstance(part, ast.AST):
-                    todo.append((part, caller, off))
-                elif isinstance(part, list):
-                    todo += [(each, caller, off) for each in part if isinstance(each, ast.AST)]
+            todo += [(child, caller, off) for child in _children(node)]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
@@ -207,6 +203,11 @@ def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
 def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
     bases = (home_of(each).full(base) for each in lineage(cls) for base in each.bases)
     return any(base.rpartition(".")[2] in names for base in bases)  # by the last part of its name
+
+
+def _children(node: ast.AST) -> list[ast.AST]:  # as `ast.iter_child_nodes` yields them, in less time
+    parts = [part if isinstance(part, list) else (part,) for part in vars(node).values()]
+    return [child for part in parts for child in part if isinstance(child, ast.AST)]
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
