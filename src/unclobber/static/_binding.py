@@ -57,8 +57,8 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
 def forget(name: str, state: FlowState) -> None:
     if state.guards and any(name in _words(text) for text, _ in state.guards):
         state.guards = frozenset((text, holds) for text, holds in state.guards if name not in _words(text))
-    if state.bound_if:
-        for condition in [condition for condition in state.bound_if if name in _words(condition[0])]:
+    for condition in [*state.bound_if]:
+        if name in _words(condition[0]):
             del state.bound_if[condition]
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -40,10 +40,11 @@ class CheckCache:
         """Read the entries that an earlier check with the same rules and the same unclobber has left."""
         self._folder = folder
         self._path = os.path.join(folder, "check-all.json" if all_rules else "check.json")
-        self._name = cache(partial(_relative, folder))  # many files import the same
+        # Cached, because many files import the same.
+        self._name = cache(partial(_relative, folder))
+        self._digest_at: Callable[[str], str] = cache(lambda name: _digest(os.path.join(folder, name)))
         self._known = self._read()
         self._digests: dict[str, str] = {}
-        self._others: dict[str, str] = {}
         self._new: dict[str, list[Any] | None] = {}
         """The entries of this check; None for a file that gets none."""
 
@@ -51,7 +52,7 @@ class CheckCache:
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
-                if all(self._digest_of(self._path_of(name)) == was for name, was in others.items()):
+                if all(self._digest_at(name) == was for name, was in others.items()):
                     return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
         return None
 
@@ -61,7 +62,7 @@ class CheckCache:
         # Read once more, because the file may have been edited since.
         if clean is not None and digest and digest == _digest(path, is_named=is_named):
             commented = [text[len(path) :] for text in clean.commented]
-            others = {self._name(read): self._digest_of(read) for read in clean.read}
+            others = {name: self._digest_at(name) for name in map(self._name, clean.read)}
             self._new[name] = [digest, clean.lines, commented, others]
         elif name in self._known:
             self._new[name] = None
@@ -73,7 +74,7 @@ class CheckCache:
         entries = {
             name: entry
             for name, entry in (self._read() | self._new).items()
-            if entry is not None and (name in self._new or os.path.exists(self._path_of(name)))
+            if entry is not None and (name in self._new or os.path.exists(os.path.join(self._folder, name)))
         }
         document = {"engine": _engine(), "files": entries}
         write_cached(self._path, json.dumps(document).encode())
@@ -88,14 +89,6 @@ class CheckCache:
         except (OSError, ValueError, RecursionError):
             pass
         return {}
-
-    def _digest_of(self, path: str) -> str:
-        if path not in self._others:
-            self._others[path] = _digest(path)
-        return self._others[path]
-
-    def _path_of(self, name: str) -> str:
-        return os.path.join(self._folder, name)
 
 
 def _relative(folder: str, path: str) -> str:  # so that the whole project may be moved

@@ -61,9 +61,7 @@ def call_of(
             values += value.items if value.kind == "sequence" else [elements(run, value, state)]
         else:
             values.append(run.evaluate(argument, state))
-    # What is packed comes last.
-    packed = sorted(node.keywords, key=lambda keyword: keyword.arg is None)
-    keywords = {keyword.arg or "": run.evaluate(keyword.value, state) for keyword in packed}
+    keywords = {keyword.arg or "": run.evaluate(keyword.value, state) for keyword in node.keywords}
     keywords.pop("", None)
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
     nodes = [] if starred else list(node.args)

@@ -57,11 +57,7 @@ class FunctionRules:
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in sorted(marked):
             same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
-            if (
-                not name.isidentifier()
-                or not returned
-                or any(_is_returned(exit_node, same) for exit_node in returned)
-            ):
+            if not name.isidentifier() or not returned or any(_is_returned(e, same) for e in returned):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
             self._suspect(CheckRule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")

@@ -41,8 +41,7 @@ class FileRun:
         """Start with no suspicions, at the file's top."""
         self.index = self.own = index
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
-        self.least = 1
-        """The least confidence of a suspicion that is recorded; lower if the program is known to fail."""
+        self.least = 1  # the least confidence that is recorded; lower if the program is known to fail
         self.written: dict[int, Value] = {}  # the value that each line writes to, the most certain one
         self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
         self.function = "<module>"
@@ -51,14 +50,12 @@ class FileRun:
         self.returned: list[tuple[Value, FlowState]] = []
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
-        self.round = (0, 0)
-        """The clock and the last node before the innermost loop's present round; zeros outside."""
+        self.round = (0, 0)  # the clock and the last node before the innermost loop's present round
         self.again = False  # whether a loop around is in a later round
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
         self.globals: dict[str, Value] = {}
-        self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}
-        """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
+        self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}  # set by `__init__`, for any arguments
         self.uses: dict[int, Use] = {}  # by the bit of a network's node, its call
         self.losses: set[int] = set()  # the storages of values from which a backward ran
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
@@ -66,9 +63,7 @@ class FileRun:
         self.call: ast.expr | None = None  # the call that is followed
         self.elsewhere: SourceSpan | None = None
         """The call in this file from which a function of another file is followed."""
-        self.at_top = False
-        """Whether the interpreter follows the file's own statements, rather than one of its functions by
-        itself."""
+        self.at_top = False  # whether the file's own statements are followed, or a function by itself
 
     # --- syntax --------------------------------------------------------------------------------------
     def evaluate(self, node: ast.expr, state: FlowState) -> Value:

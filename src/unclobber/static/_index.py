@@ -30,18 +30,15 @@ class FileIndex:
         self.defined: dict[str, Definition] = {}
         self.imports: dict[str, str] = {}
         self.assigned: Counter[str] = Counter()  # the number of assignments of each name in the file
-        self.assigned_attributes: Counter[str] = Counter()
-        """The number of assignments of each attribute in the file."""
+        self.assigned_attributes: Counter[str] = Counter()  # the same of each attribute
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
         self.zeroed: set[str] = set()  # the dotted names of which the file calls ``zero_grad()``
-        self.parametrized: set[str] = set()
-        """The attributes, such as ``conv.bias``, that the file replaces by an ``nn.Parameter``."""
+        self.parametrized: set[str] = set()  # as `conv.bias`, which the file replaces by an `nn.Parameter`
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}
         """The files in which imports were looked for, by path; None for one that can't be read."""
-        self.imported: dict[str, Definition | None] = {}
-        """Definitions of names from other files, as far as these were looked up."""
+        self.imported: dict[str, Definition | None] = {}  # from other files, as far as they were looked up
         self._stars: list[str] = []  # the modules of which all names are imported
         self.modules: dict[str, FileIndex | None] = {}  # the files of imported modules, by their names
         self.called: set[str] = set()

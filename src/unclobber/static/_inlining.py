@@ -145,7 +145,7 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound:
         if value is not PLAIN:
             joined = value if joined is PLAIN else join(value, joined)
     assert merged is not None
-    state.take(merged)
+    vars(state).update(vars(merged))
     state.names, state.mode, state.guards, state.quiet = outer
     state.names |= {name: merged.names[name] for name in bound & merged.names.keys()}
     state.dead = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 
 from ..syntax import torch_table
@@ -32,10 +31,7 @@ def optimized(name: str) -> str:
     return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 
 
-_SHARED = (
-    set(dir(builtins.str)) | set(dir(builtins.list)) | set(dir(builtins.dict)) | set(dir(builtins.set))
-    | set(dir(builtins.float)) | set(dir(builtins.bytes))
-)  # fmt: skip
+_SHARED = {name for kind in (str, list, dict, set, float, bytes) for name in dir(kind)}
 _WORDS = """
 split index_select add all any dim dot mean sum repeat clip prod std var type size tile float int bool
 transpose reshape T view to flatten copy exp log abs gather t select round sample item normalize linear

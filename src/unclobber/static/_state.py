@@ -75,8 +75,7 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        mine = self.__dict__
-        return self.but(**{name: mine[name].copy() for name in _CONTAINERS})
+        return self.but(**{name: getattr(self, name).copy() for name in _CONTAINERS})
 
     def but(self, **fields: Any) -> FlowState:  # shares all other containers
         changed = FlowState.__new__(FlowState)
@@ -98,9 +97,6 @@ class FlowState:
         for name, value in self.attributes.items():
             if name.startswith(prefix) and (value.nodes or value.uses):
                 self.attributes[name] = value._replace(nodes=0, uses=frozenset())
-
-    def take(self, other: FlowState) -> None:
-        self.__dict__.update(other.__dict__)
 
 
 _CONTAINERS = ("names", "attributes", "kept", "pending", "freed", "written", "grown", "sure", "bound_if")

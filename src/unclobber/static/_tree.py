@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import NamedTuple
 
 from ..syntax import NotParsedError, SourcePart, parse
@@ -129,12 +130,7 @@ class SourceTree:
 def _common_end(path: str, other: str) -> int:
     """Return the number of last parts that two paths share."""
     pairs = zip(reversed(path.split(os.sep)), reversed(re.split(r"[/\\]", other)), strict=False)
-    count = 0
-    for mine, theirs in pairs:
-        if mine != theirs:
-            break
-        count += 1
-    return count
+    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
 
 def _located(file: FileSites, frame: PastedFrame) -> FramePlace | None:
