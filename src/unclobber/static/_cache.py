@@ -40,8 +40,7 @@ class CheckCache:
         """Read the entries that an earlier check with the same rules and the same unclobber has left."""
         self._folder = folder
         self._path = os.path.join(folder, "check-all.json" if all_rules else "check.json")
-        # Cached, because many files import the same.
-        self._name = cache(partial(_relative, folder))
+        self._name = cache(partial(_relative, folder))  # many files import the same
         self._digest_at: Callable[[str], str] = cache(lambda name: _digest(os.path.join(folder, name)))
         self._known = self._read()
         self._digests: dict[str, str] = {}

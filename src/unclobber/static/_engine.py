@@ -72,9 +72,8 @@ class FileRun:
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
         value = expressions[type(node)](self, node, state)
-        if state.grown and value.places:
-            for place in value.places & state.grown.keys():
-                value = both(value, state.grown[place])
+        for place in value.places & state.grown.keys() if state.grown and value.places else ():
+            value = both(value, state.grown[place])
         return value
 
     def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:

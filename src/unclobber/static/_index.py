@@ -190,11 +190,8 @@ def lineage(cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:  # eac
 
 
 def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
-    for each in lineage(cls):
-        for statement in each.body:
-            if isinstance(statement, FunctionNode) and statement.name == name:
-                return statement
-    return None
+    statements = (statement for each in lineage(cls) for statement in each.body)
+    return next((each for each in statements if isinstance(each, FunctionNode) and each.name == name), None)
 
 
 def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
@@ -224,16 +221,13 @@ def is_off(expressions: list[ast.expr]) -> bool:
 
 def mode_of(node: ast.expr) -> int | None:
     """Return the mode that a decorator or context sets: 1 no_grad, 2 inference mode, 0 gradients, or None."""
-    call = node if isinstance(node, ast.Call) else None
-    name = dotted(call.func if call is not None else node).rpartition(".")[2]
-    switch = True
-    if call is not None:
-        given = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
-        if given:
-            # `set_grad_enabled(flag)` may be on: suspect writes as if it were.
-            if not isinstance(given[0], ast.Constant):
-                return 0 if name in ("enable_grad", "set_grad_enabled") else None
-            switch = bool(given[0].value)
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    name = dotted(call.func).rpartition(".")[2]
+    first = [*call.args, *(k.value for k in call.keywords if k.arg == "mode"), ast.Constant(True)][0]
+    # `set_grad_enabled(flag)` may be on: suspect writes as if it were.
+    if not isinstance(first, ast.Constant):
+        return 0 if name in ("enable_grad", "set_grad_enabled") else None
+    switch = bool(first.value)
     if name == "inference_mode" and not switch:
         return None
     modes = {"no_grad": 1, "inference_mode": 2, "enable_grad": 0, "set_grad_enabled": int(not switch)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
@@ -217,6 +218,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
     return holds_integers(value, argument.arg)
 
 
+@lru_cache(maxsize=512)
 def _mode(function: FunctionNode) -> int | None:
     """Return the mode that a function starts in, by its decorators or statements; None if by its caller's."""
     for statement in function.body:
@@ -225,8 +227,7 @@ def _mode(function: FunctionNode) -> int | None:
             case ast.Expr(ast.Call(func) as call) if last_name(func) == "set_grad_enabled":
                 return 1 if mode_of(call) == 0 else None
     for decorator in function.decorator_list:
-        mode = mode_of(decorator)
-        if mode is not None:
+        if (mode := mode_of(decorator)) is not None:
             return mode
         if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(decorator)):
             return 1
