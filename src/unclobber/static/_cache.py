@@ -99,7 +99,7 @@ def _relative(folder: str, path: str) -> str:  # so that the whole project may b
 
 def _digest(path: str, *, is_named: bool = False) -> str:
     try:
-        with open(path, "rb") as stream:
+        with open(os.path.normpath(path), "rb") as stream:  # the cache's own folder may not be there yet
             # A file that a user has named is parsed even without torch in it.
             return hashlib.sha256(stream.read() + (b"\0named" if is_named else b"")).hexdigest()
     except OSError:
