@@ -266,8 +266,8 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
 def _rounds(
     run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
 ) -> FlowState:
-    """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
-    that are known, once for each."""
+    """Interpret the body twice, because the second pass sees the first one's saves and writes; once in a
+    later round of a loop around; for modules that are known, once for each."""
     once = not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
     parts = over.data.parts if over.kind == "module" else ()
     least = 1 if once or (run.again and over.data != "tuple") else 2
