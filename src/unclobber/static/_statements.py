@@ -285,7 +285,7 @@ def _rounds(
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.
         state.guards &= run.callers
-        with run.within(round=(run.clock, run.last_node), again=turn > 0):
+        with run.within(round=(run.clock, run.last_node), again=run.again or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False
