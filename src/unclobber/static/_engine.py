@@ -51,7 +51,6 @@ class FileRun:
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
         self.round = (0, 0)  # the clock and the last node before the innermost loop's present round
-        self.again = False  # whether a loop around is in a later round
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
         self.globals: dict[str, Value] = {}

@@ -266,12 +266,11 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
 def _rounds(
     run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
 ) -> FlowState:
-    """Interpret the body twice, because the second pass sees the first one's saves and writes; once in a
-    later round of a loop around; for modules that are known, once for each."""
+    """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
+    that are known, once for each."""
     once = not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
     parts = over.data.parts if over.kind == "module" else ()
-    least = 1 if once or (run.again and over.data != "tuple") else 2
-    for turn in range(max(least, min(len(parts), _MOST_TURNS))):
+    for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
             if truth(run, node.test, state) is False:
@@ -285,7 +284,7 @@ def _rounds(
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.
         state.guards &= run.callers
-        with run.within(round=(run.clock, run.last_node), again=run.again or turn > 0):
+        with run.within(round=(run.clock, run.last_node)):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False

@@ -8,7 +8,7 @@ import pytest
 
 from unclobber.model import CODES
 from unclobber.static import CheckRule
-from unclobber.static._program import PARTS, followed, suspicions
+from unclobber.static._program import PARTS, suspicions
 from unclobber.static._transfers import transfer_functions
 
 WORDS = {"name", "operation", "kept", "how", "more"}
@@ -34,16 +34,6 @@ def test_each_kind_of_receiver_has_a_default():
     kinds = {kind for kind, name in transfer_functions if name not in ("", "__call__")}
     with_default = {kind for kind, name in transfer_functions if not name}
     assert kinds - with_default == {"any", "builtin", "torch", "optimizer", "einops"}
-
-
-def test_one_more_loop_around_does_not_double_the_cost():
-    """A loop is followed once in a later round of a loop around."""
-
-    def evaluated(depth):
-        loops = "".join(f"{'  ' * level}for i{level} in x:\n" for level in range(depth))
-        return followed(f"{loops}{'  ' * depth}x = x + 1\n", "").evaluated
-
-    assert evaluated(8) < 1.5 * evaluated(7)
 
 
 def test_one_of_several_uses_is_blamed_in_every_run():
