@@ -101,7 +101,9 @@ def inline(
     # A nested function sees the variables around it. A global counts at its present value only while the
     # file's own statements are followed.
     sees = not inside and (run.at_top if is_global else owner is None)
-    inner = state.but(names=dict(state.names) if sees else {})
+    # A copy, because a function that never returns leaves the caller's state as it was.
+    inner = state.copy()
+    inner.names = dict(state.names) if sees else {}
     decorated = _mode(function)
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []
