@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..syntax import dotted
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
@@ -15,6 +16,7 @@ from ._state import FlowState
 from ._torch_calls import torch_call
 from ._transfers import transferred, transfers
 from ._values import ANY, PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, named, sequence
+from ._writes import given_to_unread
 
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
@@ -30,8 +32,17 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     if is_network and not state.mode:
         bit = run.new_node()
         run.uses[bit] = use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
-        return result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
-    return result
+        result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
+    is_part = callee.kind == "unknown" and _is_part(run, call.node.func)
+    return given_to_unread(run, state, call.node, call.every, result) if is_part else result
+
+
+def _is_part(run: FileRun, function: ast.expr) -> bool:
+    """Return whether an expression names an attribute that is set on the object, or an item of one."""
+    while isinstance(function, ast.Subscript):
+        function = function.value
+    is_own = isinstance(function, ast.Attribute) and dotted(function.value) == "self"
+    return is_own and bool(run.index.assigned_attributes[function.attr])
 
 
 @transfers("module object", "__call__")

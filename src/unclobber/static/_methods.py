@@ -13,7 +13,7 @@ from ._engine import FileRun
 from ._index import is_a, method_of, unparsed
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
-from ._rules import HIGH, CheckRule
+from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
 from ._state import FlowState
 from ._transfers import transfer_functions, transfers
 from ._values import (
@@ -63,6 +63,9 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     is_optimizer = "opt" in receiver.name.lower() or (receiver.owners and holder in run.index.zeroed)
     if receiver.kind == "unknown" and not is_optimizer:
         return None
+    if state.retained is not None:
+        where = run.span(call.node)
+        run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, where, state.retained))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
     owners = receiver.owners or state.reached & {optimized(holder)}
     if owners := owners - run.frozen:
@@ -270,8 +273,13 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if known and receiver.may_be_tensor and state.is_sure(receiver):
         operands = [call.holder, *call.nodes]
         return operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
-    if known and receiver.kind == "unknown":
+    if known and receiver.may_be_tensor:
+        operands = [call.holder, *call.nodes]
+        made = operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
+        if receiver.kind == "tensor":
+            return unknown_result(run, state, values)._replace(may=made.may)
         result = unknown_result(run, state, values, strong=True)
+        result = result._replace(may=result.may | made.may)
         views = {overload.view for overload in table.overloads(name)}
         if views == {"view"}:
             return receiver._replace(items=(), data=result.data)

@@ -26,7 +26,7 @@ from ._values import (
     renamed_part,
     sequence,
 )
-from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
+from ._writes import Effect, SaveEffect, WriteEffect, confirm, given_to_unread, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""
@@ -55,7 +55,7 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
             if part.kind in ("module", "object"):
                 first = apply(run, state, renamed_part(module, at), Given([first], {}, node))
             else:
-                first = unknown_result(run, state, [first])
+                first = given_to_unread(run, state, node, (), unknown_result(run, state, [first]))
         return _used(run, state, first, module, node)
     if data.kind in PASSES:
         return first
@@ -107,7 +107,8 @@ def network_result(run: FileRun, state: FlowState, module: Value, given: Given) 
     """Return the result of a network that isn't followed: it keeps what it computes with."""
     grad = Grad.NO if state.mode else Grad.YES
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
-    return _result(run, state, module, given, grad, run.new_node())._replace(data="network")
+    made = _result(run, state, module, given, grad, run.new_node())._replace(data="network")
+    return given_to_unread(run, state, given.node, (*given.values, *given.keywords.values()), made)
 
 
 def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
@@ -205,7 +206,7 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
             if part.kind == "module" and part.data.kind in known:
                 value = _chain_element(run, trial, part, value, node)
             else:
-                value = run.tensor(Grad.YES, run.new_node())
+                value = given_to_unread(run, trial, node, (), run.tensor(Grad.YES, run.new_node()))
         confirm(run, trial, value.may | value.nodes)
     for suspicion in in_chain.values():
         if suspicion.rule is CheckRule.SAVED:

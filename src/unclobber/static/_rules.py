@@ -28,7 +28,7 @@ class RuleFacts:
     saved: str = ""  # label of the place that explains it
     write: str = "written in place here ({how})"  # label of the line to blame
     reported_from: int = MEDIUM  # the lowest confidence that is reported without a request
-    requested_from: int = MEDIUM  # the lowest confidence that is reported on request
+    requested_from: int = 1  # the lowest confidence that is reported on request
     is_measured_high: bool = True
     """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
     is_high_with_backward: bool = False
@@ -93,7 +93,32 @@ class CheckRule(Enum):
         "what all of them add to the gradients)",
         saved="{name} is used here",
         write="changed here by the optimizer",
-        reported_from=HIGH, requested_from=1, is_measured_high=False, needs_training=False,
+        reported_from=HIGH, is_measured_high=False, needs_training=False,
+    )
+    RETAINED = RuleFacts(
+        "UC101",
+        "the optimizer changes parameters after a backward that keeps its graph, which needs them as they were, "
+        "for another one",
+        "leave retain_graph=True out if no other backward goes through the graph, or step after the last one",
+        saved="the graph is kept here",
+        write="changed here by the optimizer",
+        reported_from=ON_REQUEST, needs_training=False,
+    )
+    GIVEN = RuleFacts(
+        "UC101",
+        "{name} is overwritten after {operation} was given it; most modules save what they are given",
+        _OUT_OF_PLACE,
+        saved="given to a module that isn't read here",
+        write="overwritten here ({how})",
+        reported_from=ON_REQUEST, needs_graph=True,
+    )
+    RETURNED = RuleFacts(
+        "UC101",
+        "{how} overwrites what {operation} returns, which that one saves if it is an activation",
+        "leave inplace=True out of this module",
+        saved="returned by a module that isn't read here",
+        write="this module writes in place",
+        reported_from=ON_REQUEST, needs_graph=True,
     )
     TWICE = RuleFacts(
         "UC301",
@@ -127,7 +152,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, one of several views of one tensor",
         "write out of place, or take the part with narrow or an index",
         saved="the views are made here",
-        reported_from=HIGH, requested_from=1, needs_graph=True,
+        reported_from=HIGH, needs_graph=True,
     )
     NO_GRAD_VIEW = RuleFacts(
         "UC204",
@@ -155,6 +180,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, which is expanded: several of its elements are one",
         "clone the tensor before the write",
         saved="expanded here",
+
     )
     UNMARKED = RuleFacts(
         "UC103",

@@ -61,6 +61,7 @@ class FlowState:
     """The owners of parameters that a backward has reached since their gradients were cleared; "" if it is
     not known which."""
     maybe_reached: frozenset[str] = frozenset()  # the same through functions that aren't followed
+    retained: SourceSpan | None = None  # a backward that keeps its graph, if none has come after it
     freed: dict[int, SourceSpan] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
@@ -135,6 +136,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     merged.sure |= b.sure
     merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
     merged.reached |= b.reached
+    merged.retained = merged.retained or b.retained
     merged.maybe_reached |= b.maybe_reached
     merged.guards = a.guards & b.guards
     merged.bound_if = {key: names for key, names in a.bound_if.items() if b.bound_if.get(key) is names}

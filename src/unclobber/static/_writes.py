@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ..syntax import dotted, torch_table
@@ -13,6 +13,9 @@ from ._index import unparsed
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
+
+GIVEN = "given"  # the role of an argument that an unknown module may save
+RETURNED = "returned"  # the role of its result
 
 
 class SaveEffect(NamedTuple):
@@ -85,6 +88,20 @@ def save(state: FlowState, saved: SaveEffect) -> None:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
 
+def given_to_unread(
+    run: FileRun, state: FlowState, node: ast.expr, values: Iterable[Value], result: Value
+) -> Value:
+    """Record that a module which isn't read may save what it is given; return its result."""
+    if state.mode:
+        return result
+    bit, called = run.new_node(), unparsed(node.func if isinstance(node, ast.Call) else node)
+    for value in values:
+        save(state, SaveEffect(value, called[:40], GIVEN, run.span(node), bit, Grad.MAYBE, own=False))
+    result = result._replace(may=result.may | bit)
+    save(state, SaveEffect(result, called[:40], RETURNED, run.span(node), bit, Grad.MAYBE, own=False))
+    return result
+
+
 def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     """Record a write to a tensor; return the tensor as it is afterwards."""
     value, target = made.value, made.target
@@ -129,16 +146,21 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
             confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
             confidence -= (not sure) + 2 * (not alone)
+            if kept.role == RETURNED and "ropout" not in blamed.how:
+                continue  # what mostly follows an activation, where `ReLU` in place mostly follows a norm
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
             # needs the tensor.
             before = state.pending.get(key)
             nodes = kept.node | (before.nodes if before else 0)
             suspicion = blamed._replace(
-                rule=rule, confidence=confidence, saved=kept.span, operand=kept.operand,
+                rule=_MAYBE.get(kept.role, rule), confidence=confidence, saved=kept.span, operand=kept.operand,
                 operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
+
+
+_MAYBE = {GIVEN: CheckRule.GIVEN, RETURNED: CheckRule.RETURNED}
 
 
 def _first_in_source(kept: Kept) -> tuple[object, ...]:
@@ -244,6 +266,7 @@ def backward(
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
         run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
+    state.retained = span if retain else None
     if retain:
         return
     bits = value.nodes

@@ -38,21 +38,24 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     what one change would end together."""
     # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
     called = {each.how: each for each in suspicions if _is_chain(each)}
-    made = {each.how for each in suspicions if each.rule is CheckRule.MODULE}
+    made = {each.how for each in suspicions if each.rule in _CHAINED and each.write != each.saved}
+    steps = {each.write for each in suspicions if each.rule is CheckRule.STEP}
     refused = {each.write for each in suspicions if each.rule is CheckRule.SEVERAL}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     causes: dict[object, Suspicion] = {}
     for each in suspicions:
         if each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice:
             continue
-        if _is_chain(each) and each.how in made:
+        if (_is_chain(each) and each.how in made) or (
+            each.rule is CheckRule.RETAINED and each.write in steps
+        ):
             continue
         if each.rule is CheckRule.SAVED and each.write in refused:
             continue  # torch refuses that line at once, so no backward comes to miss what it overwrote
         flag = each
         if each.rule is CheckRule.MODULE:
             flag = called.get(each.how, each)._replace(rule=each.rule, write=each.write, saved=each.saved)
-        elif _is_chain(each):
+        elif _is_chain(each) and each.rule is CheckRule.SAVED:
             flag = each._replace(rule=CheckRule.MODULE)
         first = causes.setdefault(_cause(flag), flag)
         if first is not flag:
@@ -62,8 +65,12 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     return list(causes.values())
 
 
+_CHAINED = (CheckRule.MODULE, CheckRule.RETURNED)
+
+
 def _is_chain(suspicion: Suspicion) -> bool:
-    return suspicion.rule is CheckRule.SAVED and suspicion.write == suspicion.saved
+    is_made = suspicion.rule in (CheckRule.SAVED, CheckRule.RETURNED)
+    return is_made and suspicion.write == suspicion.saved
 
 
 def _cause(suspicion: Suspicion) -> object:
