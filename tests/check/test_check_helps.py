@@ -54,6 +54,19 @@ net.enable_input_require_grads()
 picture = torch.ones(4, requires_grad=True)
 net(torch.tensor([[1, 2, 3]]), picture).backward()
 """
+UNREAD = """\
+class Net(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.fc, self.block = nn.Linear(4, 4), block
+    def forward(self, x):
+        h = self.fc(x)
+        y = self.block(h)
+        h += y
+        return h
+net = Net(eval("nn.Linear(4, 4)"))
+net(torch.linspace(0, 1, 8).view(2, 4)).square().sum().backward()
+"""
 DIRTY = """\
 class Triple(torch.autograd.Function):
     @staticmethod
@@ -114,6 +127,11 @@ ADVISED = [
             + "net(x).sum().backward()\n", ("inplace=True => ",)),
     Advised(CheckRule.STEP, NET + X + "a = net(x).sum()\nb = net(x).square().sum()\na.backward()\nopt.step()\nb.backward()\n",
             ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
+    Advised(CheckRule.RETAINED, NET + X + "y = eval('net(x)')\na, b = y.sum(), y.square().sum()\n"
+            + "a.backward(retain_graph=True)\nopt.step()\nb.backward()\n", ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
+    Advised(CheckRule.GIVEN, UNREAD, ("h += y => h = h + y",)),
+    Advised(CheckRule.RETURNED, "net = nn.Sequential(nn.Linear(4, 4), eval('nn.Sigmoid()'), nn.Dropout(1.0, inplace=True))\n" + X
+            + "net(x).sum().backward()\n", (", inplace=True => ",)),
     Advised(CheckRule.TWICE, W + "h = w.exp()\nh.sin().sum().backward()\nh.cos().sum().backward()\n",
             ("h.cos() => h = w.exp()\nh.cos()",
              "h.sin().sum().backward()\nh.cos().sum().backward() => (h.sin() + h.cos()).sum().backward()")),

@@ -334,6 +334,39 @@ LOOPS: dict[str, tuple[str, str]] = {
         opts["pi"].step()
         LATE
         """),
+    "a scaler's step": ("scaler.step(opt_d)", """
+        def train(G, D, opt_g, opt_d, scaler, real):
+            fake = G(torch.randn(5, 3))
+            d_loss = F.softplus(-D(real)).mean() + F.softplus(D(fake.detach())).mean()
+            g_loss = F.softplus(-D(fake)).mean()
+            scaler.scale(d_loss).backward()
+            EARLY
+            scaler.scale(g_loss).backward()
+            scaler.step(opt_g)
+            LATE
+
+        G, D = Net(3, 4), Net(4, 1)
+        opt_g, opt_d = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
+        train(G, D, opt_g, opt_d, torch.amp.GradScaler("cpu", enabled=False), torch.randn(5, 4))
+        """),
+    "an accelerator's backward": ("opt_d.step()", """
+        class Trainer:
+            def __init__(self, accelerator):
+                self.accelerator, self.G, self.D = accelerator, Net(3, 4), Net(4, 1)
+            def train(self, real):
+                opt_g, opt_d = torch.optim.Adam(self.G.parameters()), torch.optim.Adam(self.D.parameters())
+                fake = self.G(torch.randn(5, 3))
+                d_loss = F.softplus(-self.D(real)).mean() + F.softplus(self.D(fake.detach())).mean()
+                g_loss = F.softplus(-self.D(fake)).mean()
+                self.accelerator.backward(d_loss)
+                EARLY
+                self.accelerator.backward(g_loss)
+                opt_g.step()
+                LATE
+
+        import types
+        Trainer(types.SimpleNamespace(backward=torch.Tensor.backward)).train(torch.randn(5, 4))
+        """),
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         bit = run.new_node()
         run.uses[bit] = use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
         result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
-    is_part = callee.kind == "unknown" and _is_part(run, call.node.func)
+    is_part = callee.kind == "unknown" and (callee.given or _is_part(run, call.node.func))
     return given_to_unread(run, state, call.node, call.every, result) if is_part else result
 
 

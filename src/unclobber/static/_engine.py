@@ -60,6 +60,7 @@ class FileRun:
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
         self.call: ast.expr | None = None  # the call that is followed
+        self.item: tuple[str, Value] | None = None  # the item that a statement changes, and its text
         self.elsewhere: SourceSpan | None = None
         """The call in this file from which a function of another file is followed."""
         self.at_top = False  # whether the file's own statements are followed, or a function by itself

@@ -208,6 +208,8 @@ def _attribute(run: FileRun, node: ast.Attribute, state: FlowState) -> Value:
 @follows(ast.Subscript)
 def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     """Return the value of an index: an element, a gathered copy, or a view."""
+    if run.item is not None and unparsed(node) == run.item[0]:
+        return run.item[1]
     base = run.evaluate(node.value, state)
     index = node.slice
     parts = index.elts if isinstance(index, ast.Tuple) else [index]

@@ -27,6 +27,7 @@ from ._values import (
     ViewOrigin,
     leaf_of,
     named,
+    only_graph,
     sequence,
     shared,
 )
@@ -51,8 +52,10 @@ def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("tensor unknown", "backward")
 def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    retain = call.retains_graph or len(call.values) > 1
-    backward(run, state, call.receiver, call.node, retain=retain)
+    loss, retain = call.receiver, call.retains_graph or len(call.values) > 1
+    if loss.kind == "unknown" and not (loss.may or only_graph(loss)) and call.first.may_be_tensor:
+        loss, retain = call.first, call.retains_graph  # `accelerator.backward(loss)`
+    backward(run, state, loss, call.node, retain=retain)
     return PLAIN
 
 
@@ -60,8 +63,11 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
     receiver, holder = call.receiver, dotted(call.holder)
-    is_optimizer = "opt" in receiver.name.lower() or (receiver.owners and holder in run.index.zeroed)
-    if receiver.kind == "unknown" and not is_optimizer:
+    if receiver.kind == "unknown" and (call.first.kind == "optimizer" or "opt" in call.first.name.lower()):
+        receiver, holder = call.first, dotted(call.node.args[0])  # `scaler.step(optimizer)`
+    is_zeroed = holder in run.index.zeroed
+    is_optimizer = "opt" in receiver.name.lower() or (receiver.owners and is_zeroed)
+    if receiver.kind == "unknown" and not (is_optimizer or (is_zeroed and state.retained)):
         return None
     if state.retained is not None:
         where = run.span(call.node)

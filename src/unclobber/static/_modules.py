@@ -55,7 +55,8 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
             if part.kind in ("module", "object"):
                 first = apply(run, state, renamed_part(module, at), Given([first], {}, node))
             else:
-                first = given_to_unread(run, state, node, (), unknown_result(run, state, [first]))
+                result = unknown_result(run, state, [first])
+                first = given_to_unread(run, state, node, (), result, part.name)
         return _used(run, state, first, module, node)
     if data.kind in PASSES:
         return first
@@ -206,14 +207,16 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
             if part.kind == "module" and part.data.kind in known:
                 value = _chain_element(run, trial, part, value, node)
             else:
-                value = given_to_unread(run, trial, node, (), run.tensor(Grad.YES, run.new_node()))
+                result = run.tensor(Grad.YES, run.new_node())
+                value = given_to_unread(run, trial, node, (), result, part.name)
         confirm(run, trial, value.may | value.nodes)
     for suspicion in in_chain.values():
-        if suspicion.rule is CheckRule.SAVED:
+        if suspicion.rule in (CheckRule.SAVED, CheckRule.RETURNED):
             # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
             # specific.
             confidence = min(suspicion.confidence, HIGH - run.at_top)
-            run.suspect(FlowState(), suspicion._replace(rule=CheckRule.MODULE, confidence=confidence))
+            rule = CheckRule.MODULE if suspicion.rule is CheckRule.SAVED else suspicion.rule
+            run.suspect(FlowState(), suspicion._replace(rule=rule, confidence=confidence))
 
 
 def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.expr) -> Value:

@@ -81,7 +81,11 @@ def operation(
     named = tuple((key, _kind(value, state)) for key, value in keywords.items())
     forms = _overloads(name, kinds, named, in_place, functional)
     certain = [tensor for tensor in tensors if state.is_sure(tensor)]
-    grad = Grad.NO if state.mode else max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
+    grad = max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
+    if state.mode:
+        grad = Grad.NO
+    elif grad == Grad.NO and any(tensor.grad for tensor in tensors):
+        grad = Grad.MAYBE  # of what may be a number: `x - x.mean().detach()`
     applied = _Applied(run, state, plain, forms, values, keywords, tensors, operands, run.span(node), grad)
     return perform(run, state, applied.effect(in_place=in_place))
 
@@ -200,10 +204,11 @@ def view_of(
     run: FileRun, state: FlowState, name: str, view: str, first: Value, span: SourceSpan, grad: Grad
 ) -> Value:
     """Return a view of ``first``, or a copy if the operation may make one."""
-    places = first.places or run.new_place()
+    places, origin = first.places or run.new_place(), first.origin
     if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
         return first._replace(
-            kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=None,
+            kind="tensor" if first.sure else first.kind, places=run.new_place(),
+            origin=None if origin is None or name == "contiguous" else origin.perhaps(),
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,
         )  # fmt: skip
@@ -215,7 +220,8 @@ def view_of(
         each = base._replace(leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
         return sequence((each,), "several")
     # A part of an expanded tensor may have its elements to itself again.
-    origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
+    if origin is not None and origin.kind == "expanded":
+        origin = None
     if name in _EXPANDS:
         origin = ViewOrigin("expanded", span)
     elif state.mode and origin is None and first.sure:

@@ -97,8 +97,8 @@ class CheckRule(Enum):
     )
     RETAINED = RuleFacts(
         "UC101",
-        "the optimizer changes parameters after a backward that keeps its graph, which needs them as they were, "
-        "for another one",
+        "the optimizer changes parameters after a backward that keeps its graph, which needs them as they "
+        "were, for another one",
         "leave retain_graph=True out if no other backward goes through the graph, or step after the last one",
         saved="the graph is kept here",
         write="changed here by the optimizer",

@@ -10,6 +10,7 @@ from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
 from ._index import calls, globals_of, mode_of, unparsed
+from ._inlining import inline
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
@@ -41,7 +42,11 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
         source = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
         bind(run, node.target, run.evaluate(source, state), state)
         return
-    value = run.evaluate(node.value, state)
+    is_item = isinstance(node.target, ast.Subscript)
+    with run.within(
+        item=(unparsed(node.target), _augmented_value(run, node.target, state)) if is_item else None
+    ):
+        value = run.evaluate(node.value, state)
     name = getattr(node.target, "id", None)
     if name and run.stack and not {name} & (state.names.keys() | globals_of(run.stack[-1])):
         state.dead = True  # the first turn takes another branch: `c2_ffm += c2` in mmocr's `fpem_ffm.py`
@@ -136,6 +141,10 @@ def _raise(run: FileRun, node: ast.Raise, state: FlowState) -> None:
 @follows(ast.FunctionDef)
 def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
     state.names[node.name] = Value("function", grad=Grad.NO, data=node)
+    if len(run.stack) == 1 and node.name not in run.index.called:
+        # What calls it is elsewhere: it was handed on, or returned.
+        inner = state.copy()
+        leaves(run, inner, inline(run, node, inner, None, {}))
 
 
 @follows(ast.Return)

@@ -67,6 +67,10 @@ class ViewOrigin(NamedTuple):
 
     kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
     span: SourceSpan
+    sure: bool = True  # whether no operation since may have made a copy, as `reshape` may
+
+    def perhaps(self) -> ViewOrigin | None:
+        return self._replace(sure=False) if self.kind in ("several", "expanded") else None
 
 
 class Constant(NamedTuple):

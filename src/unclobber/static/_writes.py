@@ -89,16 +89,17 @@ def save(state: FlowState, saved: SaveEffect) -> None:
 
 
 def given_to_unread(
-    run: FileRun, state: FlowState, node: ast.expr, values: Iterable[Value], result: Value
+    run: FileRun, state: FlowState, node: ast.expr, values: Iterable[Value], result: Value, name: str = ""
 ) -> Value:
-    """Record that a module which isn't read may save what it is given; return its result."""
+    """Record that a module which isn't read may save what it is given and what it returns; return that."""
     if state.mode:
         return result
-    bit, called = run.new_node(), unparsed(node.func if isinstance(node, ast.Call) else node)
-    for value in values:
-        save(state, SaveEffect(value, called[:40], GIVEN, run.span(node), bit, Grad.MAYBE, own=False))
+    bit, span = run.new_node(), run.span(node)
+    name = name or unparsed(node.func if isinstance(node, ast.Call) else node)[:40]
     result = result._replace(may=result.may | bit)
-    save(state, SaveEffect(result, called[:40], RETURNED, run.span(node), bit, Grad.MAYBE, own=False))
+    for role, kept in ((GIVEN, values), (RETURNED, (result,))):
+        for value in kept:
+            save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE, own=False))
     return result
 
 
@@ -122,6 +123,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
         confidence = HIGH - isinstance(target, ast.Subscript) - _is_far(run, expanded.span)
+        confidence = confidence if expanded.sure else 1
         rule, saved = CheckRule.EXPANDED, expanded.span
         run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved))
     now = run.tick()
@@ -154,8 +156,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             before = state.pending.get(key)
             nodes = kept.node | (before.nodes if before else 0)
             suspicion = blamed._replace(
-                rule=_MAYBE.get(kept.role, rule), confidence=confidence, saved=kept.span, operand=kept.operand,
-                operation=kept.operation, role=kept.role,
+                rule=_MAYBE.get(kept.role, rule), confidence=confidence, saved=kept.span,
+                operand=kept.operand, operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
 
@@ -164,7 +166,7 @@ _MAYBE = {GIVEN: CheckRule.GIVEN, RETURNED: CheckRule.RETURNED}
 
 
 def _first_in_source(kept: Kept) -> tuple[object, ...]:
-    return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role
+    return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role, kept.grad, kept.node
 
 
 def _is_next(kept: Kept, blamed: Suspicion) -> bool:
@@ -205,7 +207,8 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     elif grad:
         rules = {"several": CheckRule.SEVERAL, "function": CheckRule.FUNCTION_VIEW}
         less = grad == Grad.MAYBE and not run.function.endswith("forward")
-        suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), 1 + grad - less, origin.span, origin.kind)
+        confidence = 1 + grad - less if origin.sure else 1
+        suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), confidence, origin.span, origin.kind)
 
 
 def _is_far(run: FileRun, made: SourceSpan | None) -> bool:

@@ -40,7 +40,7 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     called = {each.how: each for each in suspicions if _is_chain(each)}
     made = {each.how for each in suspicions if each.rule in _CHAINED and each.write != each.saved}
     steps = {each.write for each in suspicions if each.rule is CheckRule.STEP}
-    refused = {each.write for each in suspicions if each.rule is CheckRule.SEVERAL}
+    refused = {s.write for s in suspicions if s.rule is CheckRule.SEVERAL and s.confidence > 1}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     causes: dict[object, Suspicion] = {}
     for each in suspicions:

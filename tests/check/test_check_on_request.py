@@ -1,0 +1,121 @@
+"""What a check tells on request alone, for the file doesn't decide it; torch refuses each program."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+import torch
+from test_check_programs import HEAD, found_in
+from torch import nn
+
+PROGRAMS = {
+    "a step after a backward that keeps its graph": (
+        "train(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), torch.ones(2, 4))",
+        "opt.step()", """
+        def train(net, x):
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            first = eval("net(x)").mean()
+            second = first.square()
+            first.backward(retain_graph=True)
+            {write}
+            second.backward()
+            opt.step()
+        """, "opt.step()", "pass"),
+    "what a module was given that isn't read": (
+        "Net(lambda: nn.Linear(4, 4))(torch.randn(2, 4)).sum().backward()",
+        "x += y", """
+        class Net(nn.Module):
+            def __init__(self, make):
+                super().__init__()
+                self.first, self.block = nn.Linear(4, 4), make()
+            def forward(self, x):
+                x = self.first(x)
+                y = self.block(x)
+                {write}
+                return x
+        """, "x += y", "x = x + y"),
+    "what an argument that is called was given": (
+        "unrolled(torch.norm, torch.ones(3, 2, requires_grad=True)).backward()",
+        "x += 1", """
+        def unrolled(system, x):
+            x = x * 2
+            y = system(x)
+            {write}
+            return x.sum() + y
+        """, "x += 1", "x = x + 1"),
+    "dropout in place after an activation that isn't read": (
+        "Net(nn.Sigmoid())(torch.randn(2, 4)).sum().backward()",
+        "return self.drop(self.act(self.fc(x)))", """
+        class Net(nn.Module):
+            def __init__(self, act):
+                super().__init__()
+                self.fc, self.act, self.drop = nn.Linear(4, 4), act, nn.Dropout(0.5{write})
+            def forward(self, x):
+                return self.drop(self.act(self.fc(x)))
+        """, ", inplace=True", ""),
+    "a chain with an activation that isn't read": (
+        "chain(nn.Sigmoid())(torch.randn(2, 4)).sum().backward()",
+        "nn.Linear(4, 4), act, nn.Dropout(0.5, inplace=True)", """
+        def chain(act):
+            return nn.Sequential(
+                nn.Linear(4, 4), act, nn.Dropout(0.5{write})
+            )
+        """, ", inplace=True", ""),
+    "a reshaped part of several views": (
+        "attend(torch.ones(2, 4, requires_grad=True)).backward()",
+        "q *= 2", """
+        def attend(qkv):
+            q, k = (qkv * 1).chunk(2, dim=-1)
+            q = q.reshape(2, 2, 1)
+            {write}
+            return q.sum() + k.sum()
+        """, "q *= 2", "q = q * 2"),
+    "a function that is handed on": (
+        "scaled(lambda f, v: f(v), torch.ones(2, requires_grad=True)).sum().backward()",
+        "return v.mul(2).sqrt_().add_(1)", """
+        def scaled(apply, v):
+            def f(v):
+                {write}
+            return apply(f, v)
+        """, "return v.mul(2).sqrt_().add_(1)", "return v.mul(2).sqrt_().add(1)"),
+    "an argument less its mean, by its own deviation": (
+        "normed(torch.eye(3, requires_grad=True)).sum().backward()",
+        "x /= std", """
+        def normed(x):
+            x = x - x.mean(1, keepdim=True).detach()
+            std = torch.sqrt(torch.var(x, dim=1, keepdim=True) + 1e-5)
+            {write}
+            return x
+        """, "x /= std", "x = x / std"),
+    "an item by its own norm": (
+        "normed(lambda t: [t * 2], torch.ones(2, requires_grad=True)).sum().backward()",
+        "tokens[i] /= tokens[i].norm()", """
+        def normed(net, tokens):
+            tokens = net(tokens)
+            for i in range(len(tokens)):
+                {write}
+            return sum(tokens)
+        """, "tokens[i] /= tokens[i].norm()", "tokens[i] = tokens[i] / tokens[i].norm()"),
+}  # fmt: skip
+
+
+def _run(body: str, call: str) -> None:
+    """Run a program and then a call, which the check doesn't see."""
+    names: dict[str, object] = {"torch": torch, "nn": nn}
+    exec(compile(HEAD + dedent(body), "program.py", "exec"), names)
+    exec(call, names)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_is_found_on_request_and_its_twin_is_not(name):
+    call, blamed, body, wrong, right = PROGRAMS[name]
+    with pytest.raises(RuntimeError, match=r"in-?place"):
+        _run(body.format(write=wrong), call)
+    _run(body.format(write=right), call)
+    found = found_in(body.format(write=wrong), all_rules=True)
+    assert [(code, confidence) for code, confidence, _ in found] == [found[0][:2]]
+    assert found[0][1] == "medium"
+    assert blamed.startswith(found[0][2].strip().rstrip(","))
+    assert found_in(body.format(write=wrong)) == []
+    assert found_in(body.format(write=right), all_rules=True) == []
