@@ -622,3 +622,21 @@ def test_what_does_not_meet(body, right, wrong):
     """A save and a write count where one tensor surely has both: each of these was told of public code."""
     assert found_in(body.format(right)) == []
     assert [code for code, *_ in found_in(body.format(wrong))] == ["UC101"]
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"), [("net", ["q.clamp_(min=0)"]), ("ema_model", []), ("target", [])]
+)
+def test_a_network_that_follows_another_is_not_trained(network, expected):
+    """`q_learner.py` of q-transformer: its loss clamps what an averaged copy returns."""
+    body = f"""
+        class Learner(nn.Module):
+            def __init__(self, net, ema_model, target):
+                super().__init__()
+                self.net, self.ema_model, self.target = net, ema_model, target
+            def forward(self, x):
+                q = self.{network}(x).amax(dim=-1)
+                q.clamp_(min=0)
+                return F.mse_loss(self.net(x), q)
+    """
+    assert [statement for _, _, statement in found_in(body, all_rules=True)] == expected

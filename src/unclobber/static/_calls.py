@@ -11,6 +11,7 @@ from ._engine import FileRun
 from ._index import FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, make_module, network_result
+from ._names import is_copy
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._torch_calls import torch_call
@@ -29,6 +30,8 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     # A name such as `critic` is no evidence, but that its parameters are trained is.
     is_network = callee.kind == "unknown" and run.trains(callee.name)
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
+    if callee.kind == "unknown" and not is_network and is_copy(dotted(call.node.func)):
+        return result._replace(grad=Grad.NO)
     if is_network and not state.mode:
         bit = run.new_node()
         run.uses[bit] = use = Use(callee.name, run.tick(), run.span(call.node), state.guards)

@@ -15,6 +15,14 @@ _INTEGERS = re.compile(
 _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
 
 
+_COPY = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I)
+
+
+def is_copy(name: str) -> bool:
+    """Return whether, by this name, a network follows another one and is not trained itself."""
+    return _COPY.search(name) is not None
+
+
 def holds_integers(value: Value, name: str) -> Value:
     """Return the value; by such a name it holds indices, labels or a mask, and has no gradient."""
     return value._replace(grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
