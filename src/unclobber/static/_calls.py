@@ -44,8 +44,9 @@ def _is_part(run: FileRun, function: ast.expr) -> bool:
     """Return whether an expression names an attribute that is set on the object, or an item of one."""
     while isinstance(function, ast.Subscript):
         function = function.value
-    is_own = isinstance(function, ast.Attribute) and dotted(function.value) == "self"
-    return is_own and bool(run.index.assigned_attributes[function.attr])
+    if not isinstance(function, ast.Attribute) or dotted(function.value) != "self":
+        return False
+    return run.index.assigned_attributes[function.attr] > 0
 
 
 @transfers("module object", "__call__")

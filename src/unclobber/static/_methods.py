@@ -273,19 +273,17 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     values = [receiver, *call.values]
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
-    known = table.knows(name)
     if receiver.may_be_tensor and only_tensors_have(name):
         state.sure |= receiver.places
-    if known and receiver.may_be_tensor and state.is_sure(receiver):
-        operands = [call.holder, *call.nodes]
-        return operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
-    if known and receiver.may_be_tensor:
-        operands = [call.holder, *call.nodes]
+    if receiver.may_be_tensor and table.knows(name):
+        is_sure, operands = state.is_sure(receiver), [call.holder, *call.nodes]
         made = operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
-        if receiver.kind == "tensor":
-            return unknown_result(run, state, values)._replace(may=made.may)
-        result = unknown_result(run, state, values, strong=True)
+        if is_sure:
+            return made
+        result = unknown_result(run, state, values, strong=receiver.kind == "unknown")
         result = result._replace(may=result.may | made.may)
+        if receiver.kind == "tensor":
+            return result
         views = {overload.view for overload in table.overloads(name)}
         if views == {"view"}:
             return receiver._replace(items=(), data=result.data)

@@ -13,8 +13,6 @@ _INTEGERS = re.compile(
     re.I,
 )
 _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
-
-
 _COPY = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I)
 
 

@@ -180,7 +180,6 @@ class CheckRule(Enum):
         "{how} writes to {name}, which is expanded: several of its elements are one",
         "clone the tensor before the write",
         saved="expanded here",
-
     )
     UNMARKED = RuleFacts(
         "UC103",
