@@ -70,8 +70,10 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if receiver.kind == "unknown" and not (is_optimizer or (is_zeroed and state.retained)):
         return None
     if state.retained is not None:
-        where = run.span(call.node)
-        run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, where, state.retained))
+        kept, reached = state.retained
+        calls = {use.owner for use in run.uses.values() if concerns(use.owner, receiver.owners)}
+        if not calls or any(concerns(owner, receiver.owners) for owner in reached):
+            run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, run.span(call.node), kept))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
     owners = receiver.owners or state.reached & {optimized(holder)}
     if owners := owners - run.frozen:

@@ -61,7 +61,8 @@ class FlowState:
     """The owners of parameters that a backward has reached since their gradients were cleared; "" if it is
     not known which."""
     maybe_reached: frozenset[str] = frozenset()  # the same through functions that aren't followed
-    retained: SourceSpan | None = None  # a backward that keeps its graph, if none has come after it
+    retained: tuple[SourceSpan, frozenset[str]] | None = None
+    """A backward that keeps its graph, if none has come after it, and the owners that it may have reached."""
     freed: dict[int, SourceSpan] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)

@@ -264,12 +264,14 @@ def backward(
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
     _stale(run, state, value, span, less)
     run.losses |= value.places
-    state.reached |= {use.owner for use in only_graph(value)} or {""}
-    state.maybe_reached |= {use.owner for use in run.maybe_uses(value)}
+    reached = {use.owner for use in only_graph(value)}
+    maybe = {use.owner for use in run.maybe_uses(value)}
+    state.reached |= reached or {""}
+    state.maybe_reached |= maybe
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
         run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
-    state.retained = span if retain else None
+    state.retained = (span, frozenset(reached | maybe)) if retain else None
     if retain:
         return
     bits = value.nodes
