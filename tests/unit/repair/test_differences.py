@@ -22,7 +22,7 @@ def way(fixer, **proof):
         (way("clone-saved"), FIXERS["clone-saved"].apart),
         (way("out-of-place"), "the same at another place"),
         (way("scatter", extra_bytes=64 << 20), f"{SCATTER}; 64.0 MiB more memory at its peak"),
-        (way("scatter", to_end=False), f"{SCATTER}; proved up to backward 2 only"),
+        (way("scatter", to_end=False), f"{SCATTER}; proved up to backward 2, not to the end"),
     ],
 )
 def test_the_clause(other, said):
