@@ -14,8 +14,8 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
-GIVEN = "given"  # the role of an argument that an unknown module may save
-RETURNED = "returned"  # the role of its result
+MAYBE = {"given": CheckRule.GIVEN, "returned": CheckRule.RETURNED}
+"""The rules of what a module that isn't read may save, by its role."""
 
 
 class SaveEffect(NamedTuple):
@@ -97,7 +97,7 @@ def given_to_unread(
     bit, span = run.new_node(), run.span(node)
     name = name or unparsed(node.func if isinstance(node, ast.Call) else node)[:40]
     result = result._replace(may=result.may | bit)
-    for role, kept in ((GIVEN, values), (RETURNED, (result,))):
+    for role, kept in (("given", values), ("returned", (result,))):
         for value in kept:
             save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE, own=False))
     return result
@@ -148,7 +148,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
             confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
             confidence -= (not sure) + 2 * (not alone)
-            if kept.role == RETURNED and "ropout" not in blamed.how:
+            if kept.role == "returned" and "ropout" not in blamed.how:
                 continue  # what mostly follows an activation, where `ReLU` in place mostly follows a norm
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
@@ -156,13 +156,10 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             before = state.pending.get(key)
             nodes = kept.node | (before.nodes if before else 0)
             suspicion = blamed._replace(
-                rule=_MAYBE.get(kept.role, rule), confidence=confidence, saved=kept.span,
+                rule=MAYBE.get(kept.role, rule), confidence=confidence, saved=kept.span,
                 operand=kept.operand, operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
-
-
-_MAYBE = {GIVEN: CheckRule.GIVEN, RETURNED: CheckRule.RETURNED}
 
 
 def _first_in_source(kept: Kept) -> tuple[object, ...]:

@@ -38,7 +38,8 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     what one change would end together."""
     # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
     called = {each.how: each for each in suspicions if _is_chain(each)}
-    made = {each.how for each in suspicions if each.rule in _CHAINED and each.write != each.saved}
+    chained = (CheckRule.MODULE, CheckRule.RETURNED)
+    made = {each.how for each in suspicions if each.rule in chained and each.write != each.saved}
     steps = {each.write for each in suspicions if each.rule is CheckRule.STEP}
     refused = {s.write for s in suspicions if s.rule is CheckRule.SEVERAL and s.confidence > 1}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
@@ -63,9 +64,6 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
             others = (*first.others, flag)
             causes[_cause(flag)] = first._replace(confidence=confidence, needed=needed, others=others)
     return list(causes.values())
-
-
-_CHAINED = (CheckRule.MODULE, CheckRule.RETURNED)
 
 
 def _is_chain(suspicion: Suspicion) -> bool:
