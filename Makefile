@@ -10,6 +10,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 # The stamp lies in the environment itself: deleting the environment deletes it too.
 STAMP := $(VENV)/.unclobber-installed
+NATIVE_STAMP := $(VENV)/.unclobber-native-built
 DEMO_STAMP := $(VENV)/.unclobber-demo-installed
 REALWORLD := .venv-realworld
 REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
@@ -39,7 +40,7 @@ if [ -z "$${found:-}" ]; then \
 fi
 endef
 
-setup: $(STAMP)  ## Make .venv with the package and everything for developing it
+setup: $(NATIVE_STAMP)  ## Make .venv with the package and everything for developing it
 
 # Makes the environment in a recipe.
 define MAKE_VENV
@@ -56,6 +57,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(MAKE_VENV)
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+# Built anew when its sources change: without that, a test run would silently be one of the Python core alone.
+$(NATIVE_STAMP): $(STAMP) $(wildcard src/unclobber/observe/native/sources/*)
 	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
@@ -73,7 +78,7 @@ SPREAD := -n $(WORKERS) --dist worksteal
 # Both cores: all tests on the native one, where `make setup` could build it, and those next to it in Python.
 IN_PYTHON := tests/unit/observe tests/native
 
-test: lint  ## Lint, then run the tests
+test: lint $(NATIVE_STAMP)  ## Lint, then run the tests
 	$(PY) -m pytest $(SPREAD) --durations=25 $(PYTEST_ARGS)
 	@$(if $(PYTEST_ARGS),:,UNCLOBBER_NATIVE=0 $(PY) -m pytest -q $(SPREAD) $(IN_PYTHON))
 
@@ -103,14 +108,14 @@ bench: $(REALWORLD_STAMP)  ## Measure what watching costs; writes benchmarks/RES
 
 # `check` runs nothing, on no core.
 WITHOUT_CORE := tests/check tests/sweeps/test_check_reads_everything.py
-sweep: $(STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
+sweep: $(NATIVE_STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
 	UNCLOBBER_NATIVE=1 $(PY) -m pytest $(SPREAD) -m sweep $(PYTEST_ARGS)
 	UNCLOBBER_NATIVE=0 $(PY) -m pytest $(SPREAD) -m "sweep or not sweep" \
 	  $(addprefix --ignore=,$(WITHOUT_CORE)) $(PYTEST_ARGS)
 	$(PY) tools/sanitize.py address
 	$(PY) tools/sanitize.py thread
 
-soak: $(STAMP)  ## Does a process grow in 100,000 steps, and 100,000 contexts? On both cores
+soak: $(NATIVE_STAMP)  ## Does a process grow in 100,000 steps, and 100,000 contexts? On both cores
 	UNCLOBBER_NATIVE=1 $(PY) tools/soak.py
 	UNCLOBBER_NATIVE=0 $(PY) tools/soak.py
 
