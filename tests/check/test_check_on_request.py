@@ -54,6 +54,18 @@ PROGRAMS = {
             def forward(self, x):
                 return self.drop(self.act(self.fc(x)))
         """, ", inplace=True", ""),
+    "a sum after what by its name is an activation": (
+        "Net(nn.Sigmoid())(torch.randn(2, 4)).sum().backward()",
+        "out += x", """
+        class Net(nn.Module):
+            def __init__(self, activation):
+                super().__init__()
+                self.conv, self.relu = nn.Linear(4, 4), activation
+            def forward(self, x):
+                out = self.relu(self.conv(x))
+                {write}
+                return out
+        """, "out += x", "out = out + x"),
     "a chain with an activation that isn't read": (
         "chain(nn.Sigmoid())(torch.randn(2, 4)).sum().backward()",
         "nn.Linear(4, 4), act, nn.Dropout(0.5, inplace=True)", """

@@ -13,12 +13,8 @@ _INTEGERS = re.compile(
     re.I,
 )
 _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
-_COPY = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I)
-
-
-def is_copy(name: str) -> bool:
-    """Return whether, by this name, a network follows another one and is not trained itself."""
-    return _COPY.search(name) is not None
+is_copy = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I).search
+"""Whether, by this name, a network follows another one and is not trained itself."""
 
 
 def holds_integers(value: Value, name: str) -> Value:

@@ -18,6 +18,10 @@ MAYBE = {"given": CheckRule.GIVEN, "returned": CheckRule.RETURNED}
 """The rules of what a module that isn't read may save, by its role."""
 
 
+_SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
+"""What a write is by, or what it follows, if that may be an activation: dropout mostly follows one."""
+
+
 class SaveEffect(NamedTuple):
     """A tensor that an operation saves for backward."""
 
@@ -148,8 +152,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
             confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
             confidence -= (not sure) + 2 * (not alone)
-            if kept.role == "returned" and "ropout" not in blamed.how:
-                continue  # what mostly follows an activation, where `ReLU` in place mostly follows a norm
+            if kept.role == "returned" and not _SAVES_RESULT.search(f"{blamed.how} {kept.operation}"):
+                continue  # `ReLU` in place mostly follows a norm, and a sum a convolution
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
             # needs the tensor.
