@@ -19,7 +19,7 @@ MAYBE = {"given": CheckRule.GIVEN, "returned": CheckRule.RETURNED}
 
 
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
-"""What a write is by, or what it follows, if that may be an activation: dropout mostly follows one."""
+"""Dropout, which mostly follows an activation, and names of activations."""
 
 
 class SaveEffect(NamedTuple):
