@@ -233,7 +233,7 @@ def test_fresh_interpreters(shell):
     assert result.stdout == "spawn [] True\nforkserver [] True\n"
     assert result.returncode == 1
     guarded, place, *story = result.stderr.splitlines()
-    assert place.endswith("overwrites `y` (12 bytes), saved in fresh.py:8: restored 2 times")
+    assert place.endswith("overwrites `y` (12 bytes), saved in fresh.py:8: restored 2 times"), result.stderr
     assert guarded == "guard: 2 overwritten values restored (1 place), 24 bytes kept at peak"
     assert story[0].startswith("error[UC201] leaf-written: ")
     assert "Traceback" not in result.stderr
