@@ -412,7 +412,8 @@ def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
             lines.append(f"- {compared.suite}: {slow} that take more than {compared.longest:.0f} s plain")
         for test, line in compared.plain.items():
             if line["outcome"] in ("uncollected", "crashed"):
-                lines.append(f"- {compared.suite}: `{test}` {line['outcome']} plain: {line['error']}")
+                error = re.sub(r"/\S*/site-packages/", "", line["error"])  # a reader has other folders
+                lines.append(f"- {compared.suite}: `{test}` {line['outcome']} plain: {error}")
     return ["## What does not count", "", *(lines or ["Nothing."]), ""]
 
 

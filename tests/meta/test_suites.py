@@ -99,6 +99,14 @@ def test_a_sample_is_said_with_what_it_is_of_and_what_was_not_begun_is_named(tmp
     assert "- another: not run\n- it: 1 of its 2 tests ran" in text
 
 
+def test_what_can_t_be_imported_is_said_without_the_folders_of_this_machine(tmp_path: Path) -> None:
+    broken = suite(tmp_path / "s", "from pytest import nothing_of_that_name\n")
+    compared = compare(Runner(tmp_path / "state", 60), broken, [])
+    text = page("", [compared], Judged({}, {}), [], left=[])[0]
+    assert "uncollected plain: E   ImportError" in text
+    assert "(pytest/__init__.py)" in text
+
+
 def test_a_test_that_exceeds_its_time_is_blamed_and_the_next_one_runs(tmp_path: Path) -> None:
     slow = "\ndef test_a_hangs():\n    import time; time.sleep(60)\n\ndef test_b():\n    pass\n"
     results = Runner(tmp_path / "state", 2).run(suite(tmp_path / "s", slow), "plain")
