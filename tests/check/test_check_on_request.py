@@ -131,3 +131,17 @@ def test_it_is_found_on_request_and_its_twin_is_not(name):
     assert blamed.startswith(found[0][2].strip().rstrip(","))
     assert found_in(body.format(write=wrong)) == []
     assert found_in(body.format(write=right), all_rules=True) == []
+
+
+def test_an_item_is_itself_only_in_its_own_statement():
+    """A function that the right side calls has another ``x[0]``: that of ``y``."""
+    body = """
+        def picked(x):
+            return x[0].sin()
+        def written(x, y):
+            x, y = torch.mul(x, 2), torch.mul(y, 2)
+            x[0] += picked({other})
+            return x
+    """
+    assert found_in(body.format(other="y"), all_rules=True) == []
+    assert found_in(body.format(other="x"), all_rules=True) != []

@@ -30,14 +30,17 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     # A name such as `critic` is no evidence, but that its parameters are trained is.
     is_network = callee.kind == "unknown" and run.trains(callee.name)
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
-    if callee.kind == "unknown" and not is_network and is_copy(dotted(call.node.func)):
+    if callee.kind != "unknown":
+        return result
+    if not is_network and is_copy(dotted(call.node.func)):
         return result._replace(grad=Grad.NO)
     if is_network and not state.mode:
         bit = run.new_node()
         run.uses[bit] = use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
         result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
-    is_part = callee.kind == "unknown" and (callee.given or _is_part(run, call.node.func))
-    return given_to_unread(run, state, call.node, call.every, result) if is_part else result
+    if callee.given or _is_part(run, call.node.func):
+        return given_to_unread(run, state, call.node, call.every, result)
+    return result
 
 
 def _is_part(run: FileRun, function: ast.expr) -> bool:

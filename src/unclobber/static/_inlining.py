@@ -103,14 +103,15 @@ def inline(
     sees = not inside and (run.at_top if is_global else owner is None)
     # A copy, because a function that never returns leaves the caller's state as it was.
     inner = state.copy()
-    inner.names = dict(state.names) if sees else {}
+    if not sees:
+        inner.names = {}
     decorated = _mode(function)
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []
     name, stack = _qualified(run, function, owner), [*run.stack, function]
     inside |= {"depth": run.depth + 1, "callers": inner.guards}
     # The calls in the body belong to the function's own file.
-    with run.within(function=name, stack=stack, returned=returned, call=run.call, **inside):
+    with run.within(function=name, stack=stack, returned=returned, call=run.call, item=None, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
         brought = {value.name for value in inner.names.values()}
         end = run.execute(function.body, inner)

@@ -71,8 +71,8 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         return None
     if state.retained is not None:
         kept, reached = state.retained
-        calls = {use.owner for use in run.uses.values() if concerns(use.owner, receiver.owners)}
-        if not calls or any(concerns(owner, receiver.owners) for owner in reached):
+        is_called = any(concerns(use.owner, receiver.owners) for use in run.uses.values())
+        if not is_called or any(concerns(owner, receiver.owners) for owner in reached):
             run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, run.span(call.node), kept))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
     owners = receiver.owners or state.reached & {optimized(holder)}

@@ -42,16 +42,14 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
         source = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
         bind(run, node.target, run.evaluate(source, state), state)
         return
-    is_item = isinstance(node.target, ast.Subscript)
-    with run.within(
-        item=(unparsed(node.target), _augmented_value(run, node.target, state)) if is_item else None
-    ):
+    item = _augmented_value(run, node.target, state) if isinstance(node.target, ast.Subscript) else None
+    with run.within(item=item and (unparsed(node.target), item)):
         value = run.evaluate(node.value, state)
     name = getattr(node.target, "id", None)
     if name and run.stack and not {name} & (state.names.keys() | globals_of(run.stack[-1])):
         state.dead = True  # the first turn takes another branch: `c2_ffm += c2` in mmocr's `fpem_ffm.py`
         return
-    current = _augmented_value(run, node.target, state)
+    current = item or _augmented_value(run, node.target, state)
     if current.kind == "sequence":
         longer = sequence(current.items + value.items)._replace(owners=current.owners | value.owners)
         bind(run, node.target, longer, state)

@@ -14,10 +14,8 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
-MAYBE = {"given": CheckRule.GIVEN, "returned": CheckRule.RETURNED}
+_UNREAD = {"given": CheckRule.GIVEN, "returned": CheckRule.RETURNED}
 """The rules of what a module that isn't read may save, by its role."""
-
-
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
 """Dropout, which mostly follows an activation, and names of activations."""
 
@@ -160,7 +158,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             before = state.pending.get(key)
             nodes = kept.node | (before.nodes if before else 0)
             suspicion = blamed._replace(
-                rule=MAYBE.get(kept.role, rule), confidence=confidence, saved=kept.span,
+                rule=_UNREAD.get(kept.role, rule), confidence=confidence, saved=kept.span,
                 operand=kept.operand, operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
