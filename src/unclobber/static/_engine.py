@@ -132,9 +132,8 @@ class FileRun:
     def span(self, node: ast.expr | ast.stmt) -> SourceSpan:
         """Return the location of a node, with its statement."""
         if self.elsewhere is not None:
-            return self.elsewhere._replace(
-                inner=(self.index.path, node.lineno, node.col_offset, self.function)
-            )
+            inner = self.index.path, node.lineno, node.col_offset, self.function
+            return SourceSpan(*self.elsewhere[:-1], inner)
         statement = self.statement if self.statement is not None else node
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, last = statement.lineno, _last_line(statement)

@@ -6,7 +6,8 @@ import ast
 import os
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from typing import Any
 
 from ..syntax import NotParsedError, SourcePart, dotted, imported_by, last_name, parse
 from ._names import optimized
@@ -45,32 +46,34 @@ class FileIndex:
         self._calls: list[tuple[str, str, bool]] = []
         """Each call: the bare name, the calling function, whether gradients are off there."""
         self.kinds: set[type[ast.AST]] = set()  # of all syntax nodes
-        todo: list[tuple[ast.AST, str, bool]] = [(tree, "", False)]
+        todo: list[tuple[Any, str, bool]] = [(tree, "", False)]
         for node, caller, off in todo:
-            self.kinds.add(type(node))
-            if isinstance(node, ast.Name):
-                self.assigned[node.id] += isinstance(node.ctx, ast.Store)
-            elif isinstance(node, ast.Attribute):
-                self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
+            kind: Any = type(node)
+            self.kinds.add(kind)
+            if kind is ast.Name:
+                self.assigned[node.id] += type(node.ctx) is ast.Store
+            elif kind is ast.Attribute:
+                self.assigned_attributes[node.attr] += type(node.ctx) is not ast.Load
                 self._note_method(node)
-            elif isinstance(node, ast.Call) and (name := last_name(node.func)):
+            elif kind is ast.Call and (name := last_name(node.func)):
                 self._calls.append((name, caller, off))
                 self.called.add(name)
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            elif kind is ast.Assign and isinstance(node.value, ast.Call):
                 if last_name(node.value.func) == "Parameter":
                     self.parametrized |= set(map(unparsed, node.targets))
-            elif isinstance(node, (ast.With, ast.AsyncWith)):
+            elif kind is ast.With or kind is ast.AsyncWith:
                 off |= is_off([item.context_expr for item in node.items])
             elif isinstance(node, Definition):
                 self._defined[node.name] += isinstance(node, FunctionNode)
                 vars(node)["home"] = self
                 if isinstance(node, FunctionNode):
                     caller, off = node.name, is_off(node.decorator_list)
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            elif kind is ast.Import or kind is ast.ImportFrom:
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
-            todo += [(child, caller, off) for child in _children(node)]
+            for part in (getattr(node, field) for field in _fields(kind)):
+                todo += [(child, caller, off) for child in (part if isinstance(part, list) else (part,))]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
@@ -199,9 +202,10 @@ def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
     return any(base.rpartition(".")[2] in names for base in bases)  # by the last part of its name
 
 
-def _children(node: ast.AST) -> list[ast.AST]:  # as `ast.iter_child_nodes` yields them, in less time
-    parts = [part if isinstance(part, list) else (part,) for part in vars(node).values()]
-    return [child for part in parts for child in part if isinstance(child, ast.AST)]
+@cache
+def _fields(kind: type) -> list[str]:  # of a node that may hold others; none of a constant, or of None
+    no_nodes = {"ctx", "op", "ops", "id", "attr", "arg", "kind", "type_comment", "names"}
+    return [] if kind is ast.Constant else [f for f in getattr(kind, "_fields", ()) if f not in no_nodes]
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -249,18 +253,18 @@ def calls(node: ast.expr) -> bool:
     return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
-@lru_cache(maxsize=512)
-def globals_of(function: FunctionNode) -> frozenset[str]:
-    around = (ast.Global, ast.Nonlocal)
-    nodes = [] if home_of(function).kinds.isdisjoint(around) else ast.walk(function)
-    return frozenset(n for node in nodes if isinstance(node, around) for n in node.names)
-
-
-@lru_cache(maxsize=512)
-def yields(function: FunctionNode) -> bool:
-    kinds = (ast.Yield, ast.YieldFrom)
+@lru_cache(maxsize=1024)
+def _inside(function: FunctionNode, *kinds: type[ast.AST]) -> list[Any]:
     nodes = [] if home_of(function).kinds.isdisjoint(kinds) else ast.walk(function)
-    return any(isinstance(node, kinds) for node in nodes)
+    return [node for node in nodes if isinstance(node, kinds)]
+
+
+def globals_of(function: FunctionNode) -> frozenset[str]:
+    return frozenset(name for node in _inside(function, ast.Global, ast.Nonlocal) for name in node.names)
+
+
+def yields(function: FunctionNode) -> bool:
+    return bool(_inside(function, ast.Yield, ast.YieldFrom))
 
 
 def is_text(node: ast.expr) -> bool:

@@ -21,17 +21,13 @@ _MOST_TURNS = 6  # of a loop over modules that are known
 
 
 # --- assignment --------------------------------------------------------------------------------------
-@follows(ast.Assign)
-def _assign(run: FileRun, node: ast.Assign, state: FlowState) -> None:
+@follows(ast.Assign, ast.AnnAssign)
+def _assign(run: FileRun, node: ast.Assign | ast.AnnAssign, state: FlowState) -> None:
+    if node.value is None:
+        return
     value = run.evaluate(node.value, state)
-    for target in node.targets:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         bind(run, target, value, state)
-
-
-@follows(ast.AnnAssign)
-def _annotated(run: FileRun, node: ast.AnnAssign, state: FlowState) -> None:
-    if node.value is not None:
-        bind(run, node.target, run.evaluate(node.value, state), state)
 
 
 @follows(ast.AugAssign)

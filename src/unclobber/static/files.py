@@ -23,6 +23,7 @@ SKIPPED = frozenset(
 """Folders that are skipped, unless they are named themselves."""
 _FEW = 24  # number of files up to which no other processes are started
 _DEEP = 6_000  # nested calls that the interpreter may need for one file
+_SELDOM = 100_000  # new objects after which cycles are looked for, because few are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,10 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
 
 @contextmanager
 def deep() -> Iterator[None]:
-    """Let nested source have a deep stack, and look for cycles seldom, because few are made."""
+    """Let nested source have a deep stack, and look for cycles seldom."""
     before, often = sys.getrecursionlimit(), gc.get_threshold()
     sys.setrecursionlimit(max(before, _DEEP))
-    gc.set_threshold(20_000, *often[1:])
+    gc.set_threshold(_SELDOM, *often[1:])
     try:
         yield
     finally:
@@ -189,14 +190,15 @@ def check_files(
     check = partial(check_file, all_rules=all_rules, text=text)
     checked = _checked(check, [path for path in paths if path not in known], named, jobs)
     results: list[CheckedFile] = []
-    for path in paths:
-        if (result := known.get(path)) is None:
-            result = next(checked)
-            if kept is not None:
-                kept.keep(path, result.clean, is_named=path in named)
-        results.append(result)
-        if done is not None:
-            done(result)
+    with deep():  # for all of them, because its end looks for cycles
+        for path in paths:
+            if (result := known.get(path)) is None:
+                result = next(checked)
+                if kept is not None:
+                    kept.keep(path, result.clean, is_named=path in named)
+            results.append(result)
+            if done is not None:
+                done(result)
     if kept is not None:
         kept.write()
     return _once(results)
@@ -231,5 +233,5 @@ def _checked(
     # Imported here: a report at a program's end may need this file when no pool can be started any more.
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(min(jobs, len(paths))) as pool:
+    with ProcessPoolExecutor(min(jobs, len(paths)), None, gc.set_threshold, (_SELDOM,)) as pool:
         yield from pool.map(check, paths, are_named, chunksize=8)
