@@ -95,9 +95,8 @@ def _is_fresh_module(module: ast.expr, source: Source) -> bool:
 
 
 def _name(node: ast.AST) -> str | None:
-    return next(
-        (getattr(node, field) for field in ("id", "attr", "name", "arg") if hasattr(node, field)), None
-    )
+    fields = vars(node)
+    return fields.get("id") or fields.get("attr") or fields.get("name") or fields.get("arg")
 
 
 def keeps_nothing(call: ast.Call, source: Source) -> bool:

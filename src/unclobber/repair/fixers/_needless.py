@@ -33,13 +33,15 @@ def _needless(source: Source, line: int | None, name: str) -> Iterator[Splice]:
     bindings = [small for small in own if is_name(single_target(small), name)]
     for small in bindings:
         contains = isinstance(small.value, Comprehension)  # type: ignore[attr-defined]
+        again = any(other in source.block(small) and other is not small for other in bindings)
+        copies = [(copy, of) for copy in walk(small) if (of := method_call(copy, "clone")) is not None]
+        if not copies or not (contains or again):
+            continue
         # In a container, an element that is assigned is no write to a tensor.
         writing = [other for other in own if not (contains and isinstance(other, ast.Assign))]
         written = {source.code(place) for other in writing for place in targets(source, other)}
-        again = any(other in source.block(small) and other is not small for other in bindings)
-        for copy in walk(small) if contains or again else ():
-            of = method_call(copy, "clone")
+        for copy, of in copies:
             is_whole = contains or source.parents[copy] is small
-            kept = of is None or not is_whole or is_name(of, name)  # `h = h.clone()` may be an edit's own
-            if of is not None and not kept and not {name, source.code(of)} & written:
+            kept = not is_whole or is_name(of, name)  # `h = h.clone()` may be an edit's own
+            if not kept and not {name, source.code(of)} & written:
                 yield source.change(copy, source.code(of))
