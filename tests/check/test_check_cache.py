@@ -122,6 +122,16 @@ def test_a_change_of_a_file_that_was_read_counts(tmp_path, monkeypatch):
     assert followed == [str(one)] * 2
 
 
+def test_a_new_file_that_an_import_finds_counts(checked, tmp_path):
+    """A result also lasts only as long as no file is where an import found none."""
+    using = WRONG.replace("y += 1", "change(y)")
+    (tmp_path / "right.py").write_text(f"from helper import change\n{using}")
+    assert checked() == (0, ["right.py"])
+    assert checked() == (0, [])
+    (tmp_path / "helper.py").write_text("import torch\ndef change(y):\n    y += 1\n")
+    assert checked() == (1, ["helper.py", "right.py"])
+
+
 def test_the_folder_is_ignored_by_version_control_and_backups(checked, tmp_path):
     """As the folders of ruff and mypy are; no temporary file stays."""
     checked()

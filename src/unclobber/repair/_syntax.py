@@ -401,7 +401,10 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:  # each before those in it, statem
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    return [child for child in ast.iter_child_nodes(node) if not isinstance(child, _WITHOUT_PLACE)]
+    # As `ast.iter_child_nodes` yields them, in less time.
+    parts = [part if isinstance(part, list) else (part,) for part in vars(node).values()]
+    children = [child for part in parts for child in part if isinstance(child, ast.AST)]
+    return [child for child in children if not isinstance(child, _WITHOUT_PLACE)]
 
 
 def _end_line(node: ast.stmt | ast.expr) -> int:
