@@ -101,6 +101,8 @@ def test_the_facts_of_a_message_are_read():
         ("a leaf Variable that requires grad is being used in an in-place operation.", "leaf"),
         ("Output 0 of UnbindBackward0 is a view and is being modified inplace.", "multi_view"),
         ("Trying to backward through the graph a second time", "second_backward"),
+        ("more than one element of the written-to tensor refers to a single memory location.", "expanded"),
+        ("some elements of the input tensor and the written-to tensor refer to a single memory", "overlap"),
         ("CUDA out of memory", None),
     ],
 )
@@ -181,6 +183,143 @@ def test_a_refused_write_is_the_last_frame(answer):
     text = f'  File "t.py", line 3, in mean\n    t.sub_(1)\n{refusal}'
     (first, *_) = answer(text, t=source)["candidates"]
     assert (first["writes"][0]["line"], first["confident"]) == (3, True)
+
+
+SHARED = (
+    "RuntimeError: unsupported operation: some elements of the input tensor and the written-to tensor refer"
+)
+MASKED = """\
+import torch
+
+
+def search(inputs, bound):
+    with torch.no_grad():
+        indices = torch.ones(4, dtype=torch.bool)
+        indices[indices] = inputs[indices] > bound
+    return indices
+
+
+def other(x):
+    x = x.relu()
+    x += 1
+    return x
+"""
+
+
+def test_shared_memory_is_refused_without_gradients_too(answer):
+    """An index writes to itself, as in IGOS_pp: neither its name nor no_grad speaks against it."""
+    text = f'  File "/home/u/masks.py", line 7, in search\n{SHARED} to a single memory location'
+    (first, *_) = answer(text, masks=MASKED)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (7, True)
+
+
+def test_a_step_may_write_to_an_expanded_parameter(answer):
+    """Torch refuses it inside of the step, as in dti-sprites and EKFAC."""
+    source = "def train(opt, loss, x):\n    loss.backward()\n    opt.step()\n    x[0] = 1\n"
+    text = (
+        '  File "t.py", line 3, in train\nmore than one element of the written-to tensor refers to a single'
+    )
+    (first, *_) = answer(text, t=source)["candidates"]
+    assert first["writes"][0]["line"] == 3
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        '  File "/usr/lib/python3.9/site-packages/pkg/masks.py", line 7, in search\n',
+        "/usr/lib/python3.9/dist-packages/pkg/masks.py in search(a, b)\n"
+        "      6         x\n----> 7         indices[indices] = inputs[indices] > bound\n",
+        '  File "old_name.py", line 99, in search\n    indices[indices] = inputs[indices] > bound\n',
+        '  File "masks.py", line 7, in search\n    s\n  File "main.py", line 1, in <module>\n    search()\n',
+    ],
+)
+def test_frames_of_the_program_are_found_in_other_places(answer, tmp_path, frames):
+    """The package may be installed, the file renamed, and a debugger prints the innermost frame first."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "masks.py").write_text(MASKED)
+    (first, *_) = answer(f"{frames}{SHARED}", main="search(1, 2)\n")["candidates"]
+    assert first["writes"][0]["line"] == 7
+
+
+def test_a_refused_line_is_blamed_without_a_known_write(answer):
+    """The call that torch refused stands there, whatever it calls."""
+    source = "from torch import nn\n\n\ndef reset(net):\n    nn.init.ones_(net.weight)\n"
+    text = '  File "t.py", line 5, in reset\na leaf Variable that requires grad is being used in an in-place'
+    (first, *_) = answer(text, t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (5, True)
+
+
+def test_two_writes_of_one_line_are_one_candidate(answer):
+    source = "def plain(image):\n    for t in image:\n        t.mul_(2).add_(1)\n"
+    text = (
+        '  File "t.py", line 3, in plain\nOutput 0 of UnbindBackward is a view and is being modified inplace'
+    )
+    document = answer(text, t=source)
+    assert [one["writes"] for one in document["candidates"]] == [
+        [{"path": f"{document['candidates'][0]['writes'][0]['path']}", "line": 3}]
+    ]
+    assert document["candidates"][0]["confident"]
+
+
+PYRAMID = """\
+import torch
+from torch import nn
+
+
+class Pyramid(nn.Module):
+    def forward(self, parts, history):
+        laterals = [conv(part) for conv, part in zip(self.convs, parts)]
+        for i in range(3, 0, -1):
+            laterals[i - 1] += self.up(laterals[i])
+        history[0:2] += 1
+        noise = torch.empty(3).normal_()
+        return laterals, history, noise
+"""
+
+
+def test_an_element_of_a_list_counts_once(answer):
+    """`laterals[i] += x` bumps one tensor once, `history[0:2] += 1` twice; a new tensor has no save."""
+    document = answer(pasted(node="ReluBackward0", version=1, expected=0), model=PYRAMID)
+    assert [[write["line"] for write in one["writes"]] for one in document["candidates"]] == [[9], [10]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "See https://github.com/u/r/blob/0a1b2c/model.py#L10-L11",
+        "it comes from model.py, line 10",
+        "I think that it is in `fill_history`",
+    ],
+)
+def test_people_name_a_line_or_a_function(answer, words):
+    source = (
+        PYRAMID
+        + "\n    def fill_history(self, history):\n        history[0:2] += 1\n        return history\n"
+    )
+    said = answer(f"{SENTENCE}\n{words}", model=source)["candidates"][0]
+    assert any("the text names" in reason for reason in said["why"])
+    assert said["writes"][0]["line"] in (10, 15)
+
+
+def test_what_runs_without_gradients_alone_is_no_way_to_the_backward(answer):
+    """A function of another file that is called under no_grad, as in VAND-APRIL-GAN."""
+    helper = "def normed(x):\n    x /= x.norm()\n    return x\n"
+    source = (
+        "import torch\nfrom helper import normed\n\n\ndef train(net, x):\n    with torch.no_grad():\n"
+        "        x = normed(x)\n    y = net(x)\n    y /= y.norm()\n    y.sum().backward()\n"
+    )
+    text = pasted(node="DivBackward0", version=1, expected=0, frames='  File "t.py", line 10, in train\n')
+    (first, second) = answer(text, t=source, helper=helper)["candidates"]
+    assert (first["writes"][0]["line"], second["writes"][0]["line"]) == (9, 2)
+    assert first["confident"]
+
+
+def test_steps_that_each_break_a_backward_are_one_candidate(answer):
+    source = STEPS.replace("        opt_b.step()\n", "        opt_b.step()\n        opt_a.step()\n", 1)
+    frames = '  File "train.py", line 15, in train\n    loss_b.backward()\n'
+    (first, *_) = answer(pasted(node="TBackward", frames=frames), train=source)["candidates"]
+    assert sorted(write["line"] for write in first["writes"]) == [13, 14]
+    assert first["confident"]
 
 
 def test_a_second_backward_names_the_one_that_freed(answer):

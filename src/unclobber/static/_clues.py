@@ -11,16 +11,20 @@ from typing import NamedTuple
 
 from ..syntax import parse_expression
 from ._engine import NOT_TRAINED
-from ._pasted import Pasted
+from ._pasted import Pasted, PastedKind
 from ._rules import CheckRule, Suspicion
 from ._sites import Scope, WriteSite
 from ._tree import FramePlace, SourceTree
 
 UPDATES = frozenset({"step", "load", "broadcast"})
-_REFUSED = {
-    "leaf": {CheckRule.LEAF, CheckRule.EMBEDDED},
-    "leaf_view": {CheckRule.LEAF_VIEW, CheckRule.LEAF},
-    "multi_view": {CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW},
+RULES: dict[PastedKind, tuple[CheckRule, ...]] = {
+    "saved": (CheckRule.SAVED, CheckRule.MODULE, CheckRule.STEP, CheckRule.BACKWARD_SAVED),
+    "leaf": (CheckRule.LEAF, CheckRule.EMBEDDED),
+    "leaf_view": (CheckRule.LEAF_VIEW, CheckRule.LEAF),
+    "multi_view": (CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW),
+    "expanded": (CheckRule.EXPANDED,),
+    "overlap": (CheckRule.SELF_OVERLAP,),
+    "second_backward": (CheckRule.TWICE,),
 }
 _SIDE = re.compile(
     r"(^|[/_])(tests?|eval\w*|demo|setup|infer\w*|datasets?|data|mixup|augment\w*|transforms?|third.party|"
@@ -30,7 +34,14 @@ _SIDE = re.compile(
 """Parts of paths whose code is mostly not the program's own training."""
 _OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
 _BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
+_ACTIVATIONS = {"Relu", "Sigmoid", "Tanh", "Softmax", "LeakyRelu", "Elu", "Hardtanh"}
 _VIEWS = {"AsStrided", "View", "Select", "Slice", "T", "Transpose", "Permute", "ReshapeAlias", "Squeeze"}
+
+
+_LINE = re.compile(
+    r"(?:[^\s(]*/blob/[^/\s]+/)?([\w./-]+\.py)\W*(?:\bL|lines?\b\W*)(\d+)(?:\s?-\s?L?(\d+))?", re.I
+)
+"""A file and line in words, or in a link: `net.py#L12-L14`, `net.py, line 12`."""
 
 
 class Clue(NamedTuple):
@@ -52,11 +63,14 @@ class Context:
         """Find the frames in the tree."""
         self.pasted = pasted
         self.tree = tree
+        self.is_refused = pasted.kind not in ("saved", "second_backward", None)  # raised at the write
         self.needed = [_snapped(place) for place in tree.located(pasted.frames)]
         self.saved = tree.located(pasted.forward)
-        self.own = [frame for frame in (*pasted.forward, *pasted.frames) if not frame.is_library]
+        frames = *pasted.forward, *pasted.frames
+        self.own = [frame for frame in frames if not frame.is_library or tree.located([frame])]
         """The program's own frames, those of the failure last."""
         self.words = re.sub(r'File "[^\n]*\n[^\n]*', "", pasted.text)
+        self.said = _LINE.findall(self.words)
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
         run = self.tree.runs.get(site.path)
@@ -82,15 +96,8 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
     if site.how == "forward":
         is_norm = "BatchNorm" in pasted.saver
         is_vector = len(pasted.shape or ()) == 1 and not pasted.node
-        if is_norm or is_vector:
-            reason = "a buffer of a norm: each forward of data parallel training sends it again"
-            yield Clue(2.0 + 2.0 * is_norm, reason)
-        else:
-            yield Clue(-4.0)
-    elif is_update and "BatchNorm" in pasted.saver:
-        yield Clue(-2.0)
-    elif site.kind == "broadcast":
-        yield Clue(-3.0)
+        reason = "a buffer of a norm: each forward of data parallel training sends it again"
+        yield Clue(2.0 + 2.0 * is_norm if is_norm or is_vector else -4.0, reason)
 
 
 def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -105,22 +112,17 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
             continue
         yield Clue(*_in_order(positions, line, saves.get(id(scope)), scope, depth, site))
         return
-    if context.needed:
-        yield Clue(-1.5 if site.kind in UPDATES else 0.0)
     if context.needed or site.kind not in UPDATES:
         return
     for depth, (scope, line) in enumerate(reversed(context.saved)):
         positions = [p for p in context.tree.lines_in(site, scope) if p != line]
         if positions:
-            after = [p for p in positions if p > line]
             looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
-            if after:
+            if max(positions) > line:
                 yield Clue(4.0 - 0.5 * depth, f"it follows the save at line {line} of the pasted frames")
             elif looped:
                 yield Clue(1.5, "it follows the save in a turn of the loop")
             return
-    if context.saved:
-        yield Clue(-1.0)
 
 
 def _in_order(
@@ -130,14 +132,12 @@ def _in_order(
     around = [(first, last) for first, last in scope.loops if first <= needed <= last]
     looped = any(first <= p <= last for first, last in around for p in positions)
     if site.kind not in UPDATES:
-        return (1.5, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
+        return (0.7, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
     before = [p for p in positions if p < needed]
     if saved is not None and saved < needed:
         if any(saved < p for p in before):
             return 5.0, f"it lies between the save in line {saved} and the backward in line {needed}"
         return (0.5, "") if looped else (-1.0, "")
-    if site.kind == "load" and not any(first <= p <= last for first, last in scope.loops for p in positions):
-        return 0.0, ""
     if before and around and not any(first <= p <= last for first, last in around for p in before):
         return 0.3, ""
     if before:
@@ -163,20 +163,13 @@ def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
     """torch refuses a write to a leaf or view at the line itself."""
-    kind = context.pasted.kind
-    if kind not in _REFUSED:
+    kind, places = context.pasted.kind, context.needed
+    if kind is None or not context.is_refused:
         return
-    places = context.needed
     if places and places[-1].scope.path == site.path and site.line <= places[-1].line <= site.end_line:
-        yield Clue(10.0, "the last frame of the tree is this line")
-    if any(suspicion.rule in _REFUSED[kind] for suspicion in context.suspicions(site)):
+        yield Clue(14.0, "the last frame of the tree is this line")
+    if any(suspicion.rule in RULES[kind] for suspicion in context.suspicions(site)):
         yield Clue(5.0, "the written tensor is such a leaf or view, by the source")
-    elif any(
-        suspicion.rule in rules for rules in _REFUSED.values() for suspicion in context.suspicions(site)
-    ):
-        yield Clue(2.0)
-    if site.is_off:
-        yield Clue(-5.0)
 
 
 def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -184,25 +177,28 @@ def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
     pasted = context.pasted
     if pasted.kind not in ("saved", "second_backward"):
         return
-    wanted = {CheckRule.SAVED, CheckRule.MODULE, CheckRule.STEP, CheckRule.BACKWARD_SAVED}
     for suspicion in context.suspicions(site):
         if pasted.kind == "second_backward":
             if suspicion.rule is CheckRule.TWICE:
                 yield Clue(2.0, "its graph was freed before, by the source")
                 return
-        elif suspicion.rule in wanted:
-            points = 2.0 + 0.5 * max(suspicion.confidence, 0)
+        elif suspicion.rule in RULES["saved"]:
+            within = site.kind == "item" and suspicion.saved is not None and suspicion.saved.line == site.line
+            if within and pasted.node and pasted.node not in (*_VIEWS, "CopySlices"):
+                continue  # what it saves of its own is a part, which a view made
+            points = 2.0 + 0.5 * suspicion.confidence if suspicion.confidence > 0 else 0.5
             yield Clue(points, "a saved tensor is overwritten, by the source")
             if pasted.node and suspicion.rule is not CheckRule.STEP:
-                same = _is_operation(suspicion.operation, pasted.node)
-                if same:
-                    yield Clue(3.0, f"{pasted.node} is what `{suspicion.operation}` makes")
+                if _is_operation(suspicion.operation, pasted.node):
+                    yield Clue(points, f"{pasted.node} is what `{suspicion.operation}` makes")
                 elif suspicion.role == "result":
                     yield Clue(-1.5)
             needed = suspicion.needed
             if needed and context.needed and needed.line == context.needed[-1].line:
                 yield Clue(2.0, "the pasted backward needs it, by the source")
             return
+        elif suspicion.rule is CheckRule.RETURNED and pasted.node in _ACTIVATIONS:
+            yield Clue(2.0, f"it overwrites what a module returns, which {pasted.node} saves")
 
 
 def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -217,11 +213,12 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(-2.0 if is_followed else -0.5)
         return
     is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
-    if value.integer or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
+    # What is written after a save has a gradient, whatever its name says.
+    is_index = value.integer and not context.suspicions(site)
+    if is_index or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
         yield Clue(4.0 if is_long else -2.0, "an index, as the dtype says")
     elif is_long:
         yield Clue(-2.0)
-    yield Clue(1.0 if value.sure else 0.3)
 
 
 def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -230,6 +227,8 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     if not bumps or site.kind == "backward":
         return
     turns = [loop.turns for loop in site.loops]
+    # `x[i] += v` counts once if `x` is a list.
+    counts = {site.bumps, 1} if re.fullmatch(r"[\w\s+-]+", site.index) else {site.bumps}
     known = math.prod(count or 1 for count in turns)
     alike = [
         other for other in context.tree.files[site.path].sites
@@ -247,10 +246,12 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(-1.0)  # each turn writes to another tensor of a list
     elif bumps > 2 and turns:
         yield Clue(1.5, f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop")
-    elif bumps == site.bumps:
+    elif bumps in counts:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
     elif bumps > 1 and bumps == len(alike) * site.bumps:
         yield Clue(2.5, f"{bumps} bumps: as many such writes as stand here")
+    elif 1 < bumps < len(alike) * site.bumps:
+        yield Clue(1.5, f"{bumps} bumps: some of {len(alike)} such writes")
     elif bumps > 2 or (bumps == 1 and site.bumps > 1):
         yield Clue(-1.0)
 
@@ -269,6 +270,8 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     made = _made(site, context)
     if _is_operation(made, node) or _operator(made) == node:
         yield Clue(2.5, f"{node}: the target comes from `{made.strip()[:40]}`")
+    elif node in _VIEWS and re.search(r"\.(view|reshape|permute|transpose|t|(un)?squeeze|flatten)\(", made):
+        yield Clue(1.5, f"{node}: the target is a view")
     elif (
         re.search(r"\b(new_)?(zeros|ones|empty|full|arange|randn?)(_like)?\(", made) and node != "CopySlices"
     ):
@@ -305,16 +308,10 @@ def _operator(text: str) -> str:  # Sub for `a - b`
 
 def _defined(attribute: str, lines: list[str]) -> str:
     """Return the last module that an attribute is made of, as far as its first lines say."""
-    for at, line in enumerate(lines):
-        if re.search(rf"self\.{attribute}\s*=", line):
-            text, depth = "", 0
-            for more in lines[at : at + 12]:
-                text += more
-                depth += more.count("(") - more.count(")")
-                if depth <= 0:
-                    break
-            return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1:])
-    return ""
+    made = re.compile(rf"self\.{attribute}\s*=")
+    at = next((at for at, line in enumerate(lines) if made.search(line)), len(lines))
+    text = re.split(r"\n\s*(?:self\.\w+ *=|def |return\b)", "\n".join(lines[at : at + 12]))[0]
+    return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1:])
 
 
 def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -322,16 +319,10 @@ def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
     if not context.saved or site.kind in UPDATES or site.kind == "backward":
         return
     scope, line = context.saved[-1]
-    if scope.path != site.path:
-        return
-    if scope.line <= site.line <= scope.end_line:
+    if scope.path == site.path and scope.line <= site.line <= scope.end_line:
         text = context.tree.files[site.path].lines[line - 1]
         named = re.search(rf"(?<![\w.]){re.escape(site.target)}\b", text) is not None
-        yield Clue(
-            2.0 + 3.0 * named, f"it writes what line {line} of the pasted frames uses" if named else ""
-        )
-    else:
-        yield Clue(1.0)
+        yield Clue(2.0 + 3.0 * named, f"it writes what line {line} of the frames uses" if named else "")
 
 
 def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -342,8 +333,9 @@ def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(-3.0)
     if _SIDE.search(site.path[len(os.path.commonpath(list(context.tree.files))) :]):
         yield Clue(-2.0)
-    if site.is_off:
-        yield Clue(-1.5)
+    # What shares memory is refused without gradients, too.
+    if (site.is_off or bare in context.tree.off) and context.pasted.kind not in ("expanded", "overlap"):
+        yield Clue(-1.5 if context.pasted.kind == "saved" else -5.0)
 
 
 def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -360,45 +352,28 @@ def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(-1.0)
 
 
-def _module(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """A module in place gets what another operation saved."""
-    if site.kind != "module" or context.pasted.kind != "saved":
-        return
-    lines = context.tree.files[site.path].lines
-    name = re.search(r"self\.(\w+)\s*=", lines[site.line - 1])
-    uses = [line for line in lines if name and f"self.{name[1]}(" in line]
-    node = context.pasted.node
-    for line in uses:
-        inner = line.split(f"self.{name[1]}(", 1)[1] if name else ""
-        called = re.match(r"(?:self\.)?(\w+)\(", inner)
-        if called:
-            made = f"{called[1]} {_defined(called[1], lines)}"
-            is_named = not node or _is_operation(made, node) or "activation" in made
-            yield Clue(3.0 if is_named else 1.0, f"it writes to what `{called[1]}` returned")
-            return
-
-
 def _part(site: WriteSite, context: Context) -> Iterator[Clue]:
     """Views of several, or of a parameter, by the words around the write."""
-    kind = context.pasted.kind
-    if kind == "multi_view":
-        lines = context.tree.files[site.path].lines
-        target = re.escape(site.target.partition(".")[0])
-        loops = [lines[loop.line - 1] for loop in site.loops]
-        if any(re.search(rf"for .*\b{target}\b.* in ", line) for line in loops):
-            yield Clue(4.0, f"`{site.target.partition('.')[0]}` is one of several views in a loop")
-        elif re.search(r"chunk|split|unbind", _made(site, context)):
-            yield Clue(4.0, "it is one of several views")
-    elif kind in ("leaf", "leaf_view") and re.search(
-        r"\.(weight|bias)\b|\bparam", f"{site.target} {_made(site, context)}"
-    ):
+    kind, made = context.pasted.kind, _made(site, context)
+    if kind == "multi_view" and re.search(r"chunk|split|unbind", made):
+        yield Clue(4.0, "it is one of several views")
+    elif kind in ("leaf", "leaf_view") and re.search(r"\.(weight|bias)\b|\bparam", f"{site.target} {made}"):
         yield Clue(3.0, "a parameter is written, by its name")
 
 
-def _said(site: WriteSite, context: Context) -> Iterator[Clue]:  # people name the statement in words
+def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """People quote the statement, link to its line, or name its class or function."""
     text = context.tree.files[site.path].lines[site.line - 1].strip()
     if len(text) >= 10 and text in context.words:
         yield Clue(3.0, "the text quotes this line")
+    said = [(int(a), int(b or a)) for path, a, b in context.said if site.path.endswith(f"/{path}")]
+    if any(first <= site.line <= last for first, last in said):
+        yield Clue(3.0, "the text names this line")
+    names = [
+        name for name in site.function.split(".") if re.search(r"[a-z0-9]_\w|[a-z][A-Z]", name.strip("_"))
+    ]
+    if any(re.search(rf"\b{name}\b", context.words) for name in names):
+        yield Clue(1.5, f"the text names `{site.function}`")
 
 
 def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -408,20 +383,15 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
     file = context.tree.files[site.path]
     scope = file.scope(site.line)
     backwards = [line for line, name, _ in scope.calls if name.startswith("backward")]
-    before = any(line < site.line for line in backwards)
-    after = any(line > site.line for line in backwards)
-    if before and after:
+    if min(backwards, default=site.line) < site.line < max(backwards, default=site.line):
         yield Clue(2.0, "a backward precedes it, and another follows")
-    text = "".join(file.lines[scope.line : scope.end_line])
-    if re.search(r"retain_graph\s*=\s*(?!False)", text):
+    if re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines[scope.line : scope.end_line])):
         yield Clue(1.0, "the function retains a graph")
-    elif re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines)):
-        yield Clue(0.5)
 
 
 CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
     _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training,
-    _network, _module, _part,
+    _network, _part,
 )  # fmt: skip
 """Each yields points for one place; a new clue is one function here."""
 

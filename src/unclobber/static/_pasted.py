@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "second_backward"]  # the kind of refusal
+PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "expanded", "overlap", "second_backward"]
 _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
     ("saved", r"modified by an in-?place operation"),
     ("leaf_view", r"view of a leaf Variable that requires grad"),
@@ -15,6 +15,8 @@ _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
         "multi_view",
         r"is a view and (is being|its base or another view)|This view (is the output|was created)",
     ),
+    ("expanded", r"more than one element of the written-to tensor"),
+    ("overlap", r"input tensor and the written-to tensor"),
     ("second_backward", r"backward through the graph a second time"),
 )
 _NUMBERS = re.compile(
@@ -118,7 +120,7 @@ def _operation(node: str) -> str:
 def _frames(text: str) -> tuple[PastedFrame, ...]:
     """Return the frames in a text, as the interpreter, pytest and notebooks print them."""
     matches = (match.groupdict() for match in _FRAME.finditer(text))
-    return tuple(
+    frames = tuple(
         PastedFrame(
             (each["path"] or each["pytest"] or each["cell"]).replace("\\", "/"),
             int(each["line"] or each["row"] or each["number"]),
@@ -127,3 +129,6 @@ def _frames(text: str) -> tuple[PastedFrame, ...]:
         )
         for each in matches
     )
+    # Debuggers print the innermost frame first.
+    is_turned = len(frames) > 1 and frames[-1].function == "<module>" != frames[0].function
+    return frames[::-1] if is_turned else frames

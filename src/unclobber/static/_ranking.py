@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._clues import CLUES, UPDATES, Context
+from ._clues import CLUES, Context
 from ._pasted import Pasted
-from ._rules import Suspicion
+from ._rules import CheckRule, Suspicion
 from ._sites import WriteSite
 from ._tree import SourceTree
+from ._values import SourceSpan
 
 MOST = 3  # candidates that are shown
-_LEAD = 2.8  # points by which the first must lead to be confident
-_ENOUGH = 4.5  # points that the first must have to be confident
+_LEAD = 2.0  # points by which the first must lead to be confident
+_ENOUGH = 4.6  # its lead, with two fifths of its points, must reach this, too
 _MOST_ALIKE = 4
 _NO_LEAD = 0.05  # points below which two places are equally likely
 
@@ -37,21 +38,36 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     unknown = list(_unknown(context))
     if pasted.kind is None:
         return [], unknown
-    candidates = [_scored(site, context) for site in tree.sites if _may_be(site, pasted)]
-    candidates.sort(key=lambda candidate: -candidate.points)
+    candidates = [_scored(site, context) for site in _sites(context) if _may_be(site, pasted)]
+    candidates.sort(key=lambda candidate: candidate.points)
+    best = {(each.writes[0].path, each.writes[0].line): each for each in candidates}  # one for each line
+    candidates = sorted(best.values(), key=lambda candidate: -candidate.points)
     candidates = list(_joined(candidates))[: MOST + 1]
     candidates = [each for each in candidates if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
         is_placed = not context.own or bool(tree.located(context.own[-1:]))
-        first.is_confident = is_placed and first.points >= _ENOUGH and first.points - second >= _LEAD
+        lead = first.points - second
+        first.is_confident = is_placed and lead >= _LEAD and lead + 0.4 * first.points >= _ENOUGH
     return candidates[:MOST], unknown
+
+
+def _sites(context: Context) -> Iterator[WriteSite]:
+    """Yield the places of the tree, and the line that torch refused if nothing is known to write there."""
+    yield from context.tree.sites
+    if context.is_refused and context.needed:
+        scope, at = context.needed[-1]
+        if not any(s.path == scope.path and s.line <= at <= s.end_line for s in context.tree.sites):
+            width = len(context.tree.files[scope.path].lines[at - 1])
+            span = SourceSpan(at, 0, at, width, at, at, scope.name)
+            yield WriteSite(scope.path, at, at, "method", "", "", scope.name, span=span)
 
 
 def _may_be(site: WriteSite, pasted: Pasted) -> bool:
     if pasted.kind == "second_backward":
         return site.kind == "backward"
-    return site.kind != "backward" and (pasted.kind == "saved" or site.kind not in ("step", "load"))
+    may_step = pasted.kind in ("saved", "expanded")  # a parameter may be an expanded tensor
+    return site.kind != "backward" and (may_step or site.kind not in ("step", "load"))
 
 
 def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
@@ -80,12 +96,13 @@ def _joined(candidates: list[TracebackCandidate]) -> Iterator[TracebackCandidate
 
 
 def _is_alike(candidate: TracebackCandidate, other: TracebackCandidate) -> bool:
-    """Return whether two places differ in their lines alone: two steps, or two writes to one tensor."""
+    """Return whether two places of one function differ in their lines alone, by the facts."""
     site, first = candidate.writes[0], other.writes[0]
     same = (site.path, site.function, site.kind) == (first.path, first.function, first.kind)
-    is_update = site.kind in UPDATES
-    alike = abs(candidate.points - other.points) < _NO_LEAD
-    return same and alike and (is_update or site.target == first.target)
+    # Each of several steps breaks the one backward.
+    steps = [s for s in (candidate.suspicion, other.suspicion) if s and s.rule is CheckRule.STEP and s.needed]
+    both = len(steps) == 2 and len({step.needed for step in steps}) == 1
+    return same and (both or abs(candidate.points - other.points) < _NO_LEAD)
 
 
 # --- what stays unknown --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", 
 ``broadcast`` a call of a module whose buffers data parallel training sends to all ranks, or a collective;
 ``backward`` frees a graph."""
 _OPTIMIZER = re.compile(r"opt|adam|sgd|solver|scaler|rmsprop", re.I)
-_NO_OPTIMIZER = re.compile(r"sched|lr_|_lr|env|timer|prof|writer|sim", re.I)
+_NO_OPTIMIZER = re.compile(r"sched|lr_|_lr|env|timer|prof|writer|sim|physics|^self$|^super\(", re.I)
 
 _VIEWS = frozenset(["view", "t", "transpose", "narrow", "squeeze"])
 _COUNTS = frozenset(["item", "len", "size", "float", "int", "time", "numpy", "detach", "sum_", "range"])
@@ -62,6 +62,7 @@ class Scope:
     calls: list[tuple[int, str, str]] = field(default_factory=list)
     """The line, last name and dotted name of each call."""
     loops: list[tuple[int, int]] = field(default_factory=list)  # the first and last line of each loop
+    off: set[int] = field(default_factory=set)  # lines of calls that record no gradients
 
     @property
     def bare(self) -> str:
@@ -131,6 +132,7 @@ def _visit(
             file.instances[last_name(target)] = last_name(func)
         case ast.Call():
             scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
+            scope.off |= {node.lineno} if off else set()
     for kind, how, name, index, bumps in _writes(node):
         line, column, end, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
         span = SourceSpan(line, column, end, end_column, line, end, scope.name)
@@ -165,9 +167,10 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
         case ast.Call(func=ast.Attribute(attr="load_state_dict" as name) as func):
             yield "load", name, dotted(func.value), "", 1
         case ast.Call(func=ast.Attribute(attr=name) as func) if name in torch_table().writes_self:
-            held = dotted(func.value)
-            if not held.endswith((".data", "init", ".grad")) and name != "requires_grad_":
-                yield "method", name, _base(func.value), "", 1
+            held, base = dotted(func.value), _base(func.value)
+            is_new = base.startswith("torch.")  # `torch.empty(3).normal_()`: nothing has saved it
+            if not (held.endswith((".data", "init", ".grad")) or name == "requires_grad_" or is_new):
+                yield "method", name, base, "", 1
         case ast.Call(func=func, keywords=keywords):
             for keyword in keywords:
                 if keyword.arg == "inplace" and getattr(keyword.value, "value", None) is True:
@@ -182,9 +185,10 @@ def _is_optimizer(func: ast.Attribute, call: ast.Call) -> bool:
 
 def _base(target: ast.expr) -> str:
     while isinstance(target, (ast.Subscript, ast.Call)):
+        given = target.args[:1] if isinstance(target, ast.Call) else []
         target = target.value if isinstance(target, ast.Subscript) else target.func
         if isinstance(target, ast.Attribute) and target.attr in _VIEWS:
-            target = target.value
+            target = given[0] if given and dotted(target.value) == "torch" else target.value
     return dotted(target) or ast.unparse(target)  # `x` for `x[0].view(-1)`
 
 

@@ -88,10 +88,19 @@ class SourceTree:
         for file in self.files.values():
             for scope in file.scopes:
                 for line, name, _ in scope.calls:
+                    if line in scope.off:
+                        continue
                     callers[name].append((scope, line))
                     # A module is called by its name, and runs its class's `forward`.
                     callers[f"{file.instances.get(name)}.forward"].append((scope, line))
         return callers
+
+    @cached_property
+    def off(self) -> set[str]:
+        """The names that are called where no gradients are recorded, and nowhere else."""
+        scopes = [scope for file in self.files.values() for scope in file.scopes]
+        off = {name for scope in scopes for line, name, _ in scope.calls if line in scope.off}
+        return off - self._callers.keys()
 
     def lines_in(self, site: WriteSite, scope: Scope) -> list[int]:
         """Return the lines of a function at which a place is reached: its own, or calls that lead to it."""
@@ -113,17 +122,23 @@ class SourceTree:
         """Return the frames that lie in the tree, the outermost first."""
         places = []
         for frame in frames:
-            candidates = self._files_of(frame)
-            places_here = [place for file in candidates if (place := _located(file, frame)) is not None]
+            places_here = [at for file in self._files_of(frame) if (at := _located(file, frame)) is not None]
+            # A frame stands at a call; of several files of its name it is the one that has a call there.
+            called = [p for p in places_here if any(at == p.line for at, *_ in p.scope.calls)]
+            places_here = called or places_here
             if len({place.scope.name for place in places_here}) == 1:
                 places.append(places_here[0])
         return places
 
     def _files_of(self, frame: PastedFrame) -> list[FileSites]:
-        if frame.is_library:
-            return []
+        """Return the files whose paths end most like a frame's, else those that have its line."""
         ends = {path: _common_end(path, frame.path) for path in self.files}
         most = max(ends.values(), default=0)
+        installed = frame.path.rpartition("-packages/")[2]  # a package of the tree may be installed
+        if frame.is_library and not 1 < installed.count("/") + 1 <= most:
+            return []
+        if most == 0 and len(frame.source) > 11:  # the file has another name here
+            return [file for file in self.files.values() if frame.source in map(str.strip, file.lines)]
         return [self.files[path] for path, end in ends.items() if end == most > 0]
 
 

@@ -12,17 +12,11 @@ from ..syntax import SourcePart
 from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
-_PREFIXES: dict[tuple[str, bool], str] = {
-    ("write", True): "this line fails if it runs with gradients on",
-    ("write", False): "this line may fail if it runs with gradients on",
-    ("backward", True): "backward fails here if this runs with gradients on",
-    ("backward", False): "backward may fail here if this runs with gradients on",
-    ("graph", True): "backward fails here if this runs with gradients on",
-    ("graph", False): "backward may fail here if this runs with gradients on",
-    ("value", True): "the result is wrong here, and torch says nothing",
-    ("value", False): "the result may be wrong here, and torch says nothing",
+_PREFIXES = {
+    "write": "this line {} if it runs with gradients on",
+    "value": "the result {} wrong here, and torch says nothing",
 }
-"""Beginnings of the message, by the stage that goes wrong and whether the confidence is high."""
+"""Beginnings of the message, by the stage that goes wrong; most often it is a backward."""
 
 
 def findings(
@@ -87,11 +81,13 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     high &= suspicion.needed is not None or not rule.is_high_with_backward
     words = _words(suspicion)
     stage = "value" if rule.is_silent else CODES[rule.code].stage
+    verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
+    prefix = _PREFIXES.get(stage, "backward {} here if this runs with gradients on").format(verb)
     labels = [("write", rule.write.format(**words))]
     if rule.saved:
         labels.append(("saved", rule.saved.format(**words)))
     return Finding(
-        code=rule.code, message=f"{_PREFIXES[stage, high]}: {rule.message.format(**words)}",
+        code=rule.code, message=f"{prefix}: {rule.message.format(**words)}",
         variant=rule.variants.get(suspicion.more, rule.variant),
         saved=_save(suspicion, source), writes=_writes(suspicion, source),
         needed=Need(source.site(suspicion.needed)) if suspicion.needed is not None else None,

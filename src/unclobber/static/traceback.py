@@ -6,19 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..model import Finding
+from ._clues import RULES
 from ._pasted import PastedKind, read_pasted
 from ._ranking import TracebackCandidate, ranked
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
 from ._tree import SourceTree
 from .findings import finding_of
-
-_RULES: dict[PastedKind, CheckRule] = {
-    "saved": CheckRule.SAVED,
-    "leaf": CheckRule.LEAF,
-    "leaf_view": CheckRule.LEAF_VIEW,
-    "multi_view": CheckRule.SEVERAL,
-    "second_backward": CheckRule.TWICE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) 
     site = candidate.writes[0]
     suspicion = candidate.suspicion
     if suspicion is None:
-        rule = CheckRule.STEP if site.kind == "step" else _RULES[kind]
+        rule = CheckRule.STEP if site.kind == "step" else RULES[kind][0]
         suspicion = Suspicion(rule, MEDIUM, site.span, how=site.how, name=site.target)
         if rule is CheckRule.TWICE:
             suspicion = suspicion._replace(write=None, needed=site.span)
