@@ -96,7 +96,9 @@ def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
     whole, frames = folder / f"{MODULE}.cpp", folder / "frames.o"
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
     includes = (headers, headers / "torch" / "csrc" / "api" / "include")
-    common = ["-O2", "-fPIC", "-fvisibility=hidden", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+    # torch's inline functions become this file's own: called directly, or not at all.
+    common = ["-O2", "-fPIC", "-fno-plt", "-fno-semantic-interposition", "-fvisibility=hidden"]
+    common += ["-fvisibility-inlines-hidden", *shlex.split(os.environ.get("CXXFLAGS", ""))]
     common += [f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
     return [
         [compiler, "-x", "c", *common, "-c", str(SOURCES / "frames.c"), "-o", str(frames)],

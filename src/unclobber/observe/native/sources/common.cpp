@@ -2,21 +2,11 @@
 
 #include <pthread.h>
 
-#include <atomic>
 #include <vector>
 
 namespace unclobber {
 
 namespace {
-
-std::mutex& the_lock() {
-  static std::mutex* lock = [] {
-    auto* made = new std::mutex;  // never destroyed: threads may outlive the interpreter
-    pthread_atfork([] { the_lock().lock(); }, [] { the_lock().unlock(); }, [] { the_lock().unlock(); });
-    return made;
-  }();
-  return *lock;
-}
 
 std::vector<PyObject*>& dropped() {
   static auto* objects = new std::vector<PyObject*>;
@@ -34,7 +24,9 @@ bool is_ending() {
 
 }  // namespace
 
-Locked::Locked() : guard_(the_lock()) {}
+void take_lock_around_forks() {
+  pthread_atfork(Locked::take, Locked::give, Locked::give);
+}
 
 bool can_take_gil() { return Py_IsInitialized() && (!is_ending() || PyGILState_Check()); }
 

@@ -70,14 +70,14 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> of_the_only_session() {
     queue = everywhere().front().queue;
     sees = everywhere().front().sees;
   }
-  return saves::hooks_for(std::move(queue), sees);
+  return std::make_unique<saves::Save>(std::move(queue), sees);
 }
 
 class Hooking final : public Forwarding {
  public:
   using Forwarding::Forwarding;
 
-  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+  UNCLOBBER_HOT std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     const std::vector<Entered>* mine = entered_or_null;
     if (mine == nullptr || mine->empty()) {
       if (sessions.load(std::memory_order_relaxed) == 1 && is_engines()) {
@@ -92,7 +92,7 @@ class Hooking final : public Forwarding {
     const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
     if (state.stack.size() > last.below) return own.get_default_saved_variable_hooks();
     if (state.is_tracing || state.disabled_error_message) return nullptr;
-    return saves::hooks_for(last.queue, last.sees);
+    return std::make_unique<saves::Save>(last.queue, last.sees);
   }
 };
 

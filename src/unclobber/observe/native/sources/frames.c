@@ -41,34 +41,58 @@ static int is_of_c(_PyInterpreterFrame *frame) {
 /* Those, and frames of functions that have not begun. */
 static int is_none(_PyInterpreterFrame *frame) { return is_of_c(frame) || _PyFrame_IsIncomplete(frame); }
 
-static inline int walk(PyThreadState *thread, unclobber_frame *out, int most, int *more,
-                       int (*is_left_out)(_PyInterpreterFrame *)) {
+static const void *place_of(_PyInterpreterFrame *frame) {
+#if PY_VERSION_HEX >= 0x030D0000
+  return frame->instr_ptr;
+#else
+  return frame->prev_instr;
+#endif
+}
+
+int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
   _PyInterpreterFrame *frame = thread == NULL ? NULL : innermost(thread);
   int count = 0;
   *more = 0;
   for (; frame != NULL; frame = frame->previous) {
-    if (is_left_out(frame)) continue;
+    if (is_none(frame)) continue;
     if (count == most) {
       *more = 1;
       break;
     }
     out[count].code = (PyObject *)code_of(frame);
-#if PY_VERSION_HEX >= 0x030D0000
-    out[count].place = frame->instr_ptr;
-#else
-    out[count].place = frame->prev_instr;
-#endif
+    out[count].place = place_of(frame);
     count++;
   }
   return count;
 }
 
-int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
-  return walk(thread, out, most, more, is_none);
+/* Of places alone: each lies in its code object. */
+static void add(unclobber_hash *hash, const void *place) {
+  hash->one = (hash->one + (uintptr_t)place) * 0x9E3779B97F4A7C15u;
+  hash->other = (hash->other ^ (uintptr_t)place) * 0xD6E8FEB86659FD93u;
 }
 
-int unclobber_peek(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
-  return walk(thread, out, most, more, is_of_c);
+static const unclobber_hash kNone = {1, 1};
+
+unclobber_hash unclobber_hash_of(const unclobber_frame *frames, int count) {
+  unclobber_hash hash = kNone;
+  for (int i = 0; i < count; i++) add(&hash, frames[i].place);
+  return hash;
+}
+
+unclobber_hash unclobber_peek(PyThreadState *thread, int most, int *more) {
+  _PyInterpreterFrame *frame = thread == NULL ? NULL : innermost(thread);
+  unclobber_hash hash = kNone;
+  *more = 0;
+  for (; frame != NULL; frame = frame->previous) {
+    if (is_of_c(frame)) continue;
+    if (most-- == 0) {
+      *more = 1;
+      break;
+    }
+    add(&hash, place_of(frame));
+  }
+  return hash;
 }
 
 int unclobber_at(const unclobber_frame *frame) {

@@ -2,6 +2,8 @@
 #pragma once
 #include <Python.h>
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,9 +20,17 @@ int unclobber_at(const unclobber_frame *frame);
    `more` becomes whether there are others below. Only for the calling thread, which needs no lock for it. */
 int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more);
 
-/* The same, with frames of functions that have not begun: it reads no code objects, which are far apart in memory. A
-   stack that `unclobber_walk` has given before, with these codes and places, has none of them. */
-int unclobber_peek(PyThreadState *thread, unclobber_frame *out, int most, int *more);
+/* A number of 128 bits for a stack: two distinct ones that share it are not to be expected in a lifetime. */
+typedef struct {
+  uint64_t one, other;
+} unclobber_hash;
+
+/* The number of so many frames. */
+unclobber_hash unclobber_hash_of(const unclobber_frame *frames, int count);
+
+/* The number of the innermost `most` frames, with those of functions that have not begun: no code object is read, for
+   they are far apart in memory. A stack that `unclobber_walk` has given before has none of them. */
+unclobber_hash unclobber_peek(PyThreadState *thread, int most, int *more);
 
 /* The place of a local variable among those of a code object's frames; -1 if it has none of that name. */
 int unclobber_place_of(PyObject *code, const char *name);

@@ -121,6 +121,7 @@ PyMODINIT_FUNC PyInit__unclobber_native() {
   return guarded(
       [] {
         Owned module = must(PyModule_Create(&definition));
+        take_lock_around_forks();
         pack::add_to(module.get());
         unpack::add_to(module.get());
         queue::add_to(module.get());

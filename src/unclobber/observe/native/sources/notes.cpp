@@ -20,39 +20,67 @@ namespace {
 using torch::autograd::Node;
 constexpr size_t kAtLeast = 256;
 
-// A backward's mark, which many notes have in common.
+// The backward that unpacks from one note on.
 struct Mark {
-  std::atomic<long> users{1};
-  PyObject* object;
-  explicit Mark(PyObject* object) : object(object) {}
+  PyObject* object;  // owned
+  uint64_t first;    // the place of that note
 };
 
-struct Note {
-  const Node* node;
-  uint64_t number;
-  uint64_t thread;
-  stacks::Stack* stack;
-  Mark* mark;
-};
+// All under `Locked`, the oldest first. A node may have several notes: they are looked up for reports alone, and the
+// newest counts. The note at place i is notes[i % notes.size()].
+struct All {
+  std::vector<Note> notes = std::vector<Note>(kAtLeast);
+  uint64_t begin = 0, end = 0;
+  std::deque<Mark> marks;
 
-// All under `Locked`, the oldest first. A node may have several: they are looked up for reports alone, and the newest
-// counts.
-std::deque<Note>& notes() {
-  static auto* all = new std::deque<Note>;
-  return *all;
+  Note& at(uint64_t place) { return notes[place & (notes.size() - 1)]; }
+  size_t size() const { return end - begin; }
+  void add(const Note& note) {
+    if (size() == notes.size()) {
+      std::vector<Note> more(2 * notes.size());
+      for (uint64_t i = begin; i != end; i++) more[i & (more.size() - 1)] = at(i);
+      notes.swap(more);
+    }
+    at(end++) = note;
+  }
+  void drop_oldest() {
+    begin++;
+    drop_marks();
+  }
+  // All that are no note's any more, but for the last.
+  void drop_marks() {
+    while (marks.size() > 1 && marks[1].first <= begin) {
+      drop_later_locked(marks.front().object);
+      marks.pop_front();
+    }
+  }
+  void set(PyObject* object) {
+    if (!marks.empty() && marks.back().first == end) {
+      drop_later_locked(std::exchange(marks.back().object, object));
+    } else {
+      marks.push_back({object, end});
+    }
+  }
+  PyObject* mark_of(uint64_t place) const {
+    auto at = std::find_if(marks.rbegin(), marks.rend(), [&](const Mark& mark) { return mark.first <= place; });
+    return at == marks.rend() ? nullptr : at->object;
+  }
+};
+All& all() {
+  static auto* made = new All;
+  return *made;
 }
-Mark* now = nullptr;
 size_t since = 0;  // notes since the mark was set
 // A backward that began at a node: the newest of all, oldest first.
 struct Start {
   const Node* node;
   uint64_t number;
   uint64_t thread;
-  Mark* mark;
+  PyObject* mark;  // owned
 };
 std::deque<Start>& starts() {
-  static auto* all = new std::deque<Start>;
-  return *all;
+  static auto* made = new std::deque<Start>;
+  return *made;
 }
 size_t limit = kAtLeast;  // about as many as the last backward left, and those of the running one
 std::atomic<uint64_t> serial{0};  // of the mark
@@ -66,13 +94,6 @@ struct Last {
 };
 thread_local Last last;
 thread_local PyObject* running = nullptr;  // the backward that this thread runs, owned
-
-void leave(Mark* mark) {
-  if (mark != nullptr && mark->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    drop_later_locked(mark->object);
-    delete mark;
-  }
-}
 
 template <typename Pointer>
 const Node* pointee(const Pointer& pointer) {
@@ -93,25 +114,23 @@ const Node* node_of(PyObject* object) {
 
 }  // namespace
 
-void note(stacks::Stack* stack) {
+Note of_running(stacks::Stack* stack) {
   const auto current = torch::autograd::get_current_node();
   const Node* node = current.get();
-  if (node == nullptr) return;
+  if (node == nullptr) return {};
   const uint64_t number = node->sequence_nr();
   const uint64_t of_mark = serial.load(std::memory_order_relaxed);
-  if (last.node == node && last.number == number && last.stack == stack && last.serial == of_mark) return;
+  if (last.node == node && last.number == number && last.stack == stack && last.serial == of_mark) return {};
   last = {node, number, stack, of_mark};
-  Locked locked;
-  Mark* mark = now;
-  if (mark != nullptr) mark->users.fetch_add(1, std::memory_order_relaxed);
-  notes().push_back({node, number, node->thread_id(), stacks::use(stack), mark});
+  return {node, number, node->thread_id(), stack};
+}
+
+void add(const Note& note) {
+  All& those = all();
+  those.add(note);
   since++;
   // no notes of the running backward, because they are looked up while it runs
-  for (int count = 0; notes().size() > std::max(limit, 2 * since) && count < 3; count++) {
-    stacks::leave(notes().front().stack);
-    leave(notes().front().mark);
-    notes().pop_front();
-  }
+  for (int count = 0; those.size() > std::max(limit, 2 * since) && count < 3; count++) those.drop_oldest();
 }
 
 PyObject* running_call() { return running; }
@@ -125,10 +144,10 @@ PyObject* mark(PyObject*, PyObject* arguments) {
 
 void set(PyObject* object, PyObject* call) {
   Owned before(std::exchange(running, call == Py_None ? nullptr : Py_NewRef(call)));
-  auto* made = new Mark(Py_NewRef(object));
+  Py_INCREF(object);
   {
     Locked locked;
-    leave(std::exchange(now, made));
+    all().set(object);
     limit = std::max({kAtLeast, limit / 2, 2 * since});
     since = 0;
   }
@@ -152,12 +171,12 @@ uint64_t started(PyObject* root, PyObject* object) {
   }
   if (node == nullptr) return 0;
   const uint64_t number = node->sequence_nr();
-  auto* made = new Mark(Py_NewRef(object));
+  Py_INCREF(object);
   {
     Locked locked;
-    starts().push_back({node, number, node->thread_id(), made});
+    starts().push_back({node, number, node->thread_id(), object});
     if (starts().size() > kAtLeast) {
-      leave(starts().front().mark);
+      drop_later_locked(starts().front().mark);
       starts().pop_front();
     }
   }
@@ -172,7 +191,7 @@ PyObject* started_at(PyObject*, PyObject* object) {
     Locked locked;
     for (auto at = starts().rbegin(); node != nullptr && at != starts().rend() && count < 2; ++at) {
       if (at->node != node || at->number != node->sequence_nr() || at->thread != node->thread_id()) continue;
-      found[count++] = Owned::borrowed(at->mark->object);
+      found[count++] = Owned::borrowed(at->mark);
     }
   }
   Owned marks = must(PyTuple_New(count));
@@ -187,12 +206,12 @@ PyObject* note_of(PyObject*, PyObject* object) {
   Owned of_mark = Owned::borrowed(Py_None);
   {
     Locked locked;
-    const auto known = std::find_if(notes().rbegin(), notes().rend(), [&](const Note& note) {
-      return note.node == node && note.number == node->sequence_nr() && note.thread == node->thread_id();
-    });
-    if (known != notes().rend()) {
-      stack = stacks::use(known->stack);
-      if (known->mark != nullptr) of_mark = Owned::borrowed(known->mark->object);
+    All& those = all();
+    for (uint64_t place = those.end; place-- != those.begin && stack == nullptr;) {
+      const Note& note = those.at(place);
+      if (note.node != node || note.number != node->sequence_nr() || note.thread != node->thread_id()) continue;
+      stack = stacks::use(note.stack);
+      if (PyObject* mark = those.mark_of(place)) of_mark = Owned::borrowed(mark);
     }
   }
   if (stack == nullptr) return Py_NewRef(Py_None);
@@ -201,14 +220,17 @@ PyObject* note_of(PyObject*, PyObject* object) {
   return must(PyTuple_Pack(2, frames.get(), of_mark.get())).release();
 }
 
+void each_stack(void (*look)(stacks::Stack*)) {
+  for (uint64_t place = all().begin; place != all().end; place++) look(all().at(place).stack);
+}
+
 void forget() {
   Locked locked;
-  for (Note& note : notes()) {
-    stacks::leave(note.stack);
-    leave(note.mark);
-  }
-  notes().clear();
-  for (Start& start : starts()) leave(start.mark);
+  All& those = all();
+  those.begin = those.end;
+  those.notes = std::vector<Note>(kAtLeast);
+  those.drop_marks();
+  for (const Start& start : starts()) drop_later_locked(start.mark);
   starts().clear();
   limit = kAtLeast;
   since = 0;
@@ -216,7 +238,7 @@ void forget() {
 
 size_t known() {
   Locked locked;
-  return notes().size();
+  return all().size();
 }
 
 }  // namespace unclobber::notes

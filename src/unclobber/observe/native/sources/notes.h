@@ -4,10 +4,25 @@
 #include "common.h"
 #include "stacks.h"
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace unclobber::notes {
 
-// Note that the node that runs in this thread unpacks what its operation has saved.
-void note(stacks::Stack* stack);
+// No use of its stack is counted, for that would be a line of memory more for each note: `stacks::sweep` asks for all.
+struct Note {
+  const torch::autograd::Node* node = nullptr;
+  uint64_t number = 0;
+  uint64_t thread = 0;
+  stacks::Stack* stack = nullptr;
+};
+
+// That the node which runs in this thread unpacks what its operation has saved; without a node if there is none, or
+// if this thread's last note says so already.
+Note of_running(stacks::Stack* stack);
+// Add a note. Under `Locked`.
+void add(const Note& note);
 
 // Note that `mark` is the backward that begins at a root, a tensor or an edge. Return the number of its node plus one, or
 // 0 if there is none.
@@ -26,6 +41,9 @@ PyObject* running_call();
 
 // note_of(node): (stack, mark), or None.
 PyObject* note_of(PyObject* module, PyObject* node);
+
+// Call look(stack) for that of each note. Under `Locked`.
+void each_stack(void (*look)(stacks::Stack*));
 
 // Forget all.
 void forget();

@@ -17,15 +17,6 @@ namespace {
 
 using Impl = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-bool has_hooks(const at::Tensor& leaf) {
-  if (torch::autograd::impl::get_autograd_meta(leaf) == nullptr) return false;
-  if (torch::autograd::impl::post_acc_grad_hooks(leaf) != nullptr) return true;
-  PyObject* object = object_of(leaf.unsafeGetTensorImpl());
-  if (object == nullptr) return !torch::autograd::impl::hooks(leaf).empty();
-  PyObject* hooks = reinterpret_cast<THPVariable*>(object)->backward_hooks;
-  return hooks != nullptr && hooks != Py_None && PyObject_IsTrue(hooks) != 0;
-}
-
 // One known holder of a memory: a tensor, or a save without a tensor of its own.
 struct Holder {
   c10::StorageImpl* storage;
@@ -46,22 +37,11 @@ size_t owners_of(const Impl& tensor) {
 
 struct Look {
   std::vector<Holder> holders;  // as many as there are saves of a buffer
-  std::vector<Impl> leaves;     // that need a gradient: they may have hooks
   std::vector<Impl> held;       // so that none dies under `Locked`
 
   // False if only Python can decide.
   bool at(saves::Save* save) {
     if (save->entry != nullptr || !save->saved().defined() || save->storage == nullptr) return false;
-    if (save->requires_grad) {
-      const saves::WeakTensor& leaf = save->is_view ? save->base : save->origin;
-      // a layer that is called several times saves its weights as often
-      const auto newest = leaves.end() - std::min<std::ptrdiff_t>(leaves.end() - leaves.begin(), 16);
-      const auto is_it = [&](const Impl& one) { return one.get() == leaf._unsafe_get_target(); };
-      if (std::any_of(newest, leaves.end(), is_it)) return true;
-      Impl tensor = leaf.lock();
-      if (tensor.defined()) leaves.push_back(std::move(tensor));
-      return true;
-    }
     if (c10::raw::intrusive_ptr::use_count(save->storage) == 1) return true;
     const auto type = save->saved().scalar_type();
     if (!at::isFloatingType(type) && !at::isComplexType(type)) return true;
@@ -121,19 +101,17 @@ PyObject* can_pause_observation(saves::Queue& queue) {
   static std::vector<Holder> room;
   Look look;
   look.holders.swap(room);
-  bool known = true, others = false;
+  bool known = true, others = false, hooked = false;
   {
     Locked locked;
+    hooked = queue.any_hooked();
     queue.each_other([&](saves::Save* save) { known = known && look.at(save); });
     others = known && look.any_others();
   }
   look.holders.clear();
   look.holders.swap(room);
+  if (hooked) return must(PyUnicode_FromString("hook")).release();
   if (!known) return Py_NewRef(Py_None);
-  for (Impl& one : look.leaves) {
-    const at::Tensor tensor(std::move(one));
-    if (tensor.is_leaf() && has_hooks(tensor)) return must(PyUnicode_FromString("hook")).release();
-  }
   return PyBool_FromLong(!others);
 }
 

@@ -10,11 +10,14 @@ namespace unclobber {
 template <typename T>
 class Pooled {
  public:
-#ifndef UNCLOBBER_NO_POOLS  // a sanitizer must see each allocation
+#ifdef UNCLOBBER_NO_POOLS  // a sanitizer must see each allocation
+  static void* operator new(std::size_t size) { return ::operator new(size, kAlignment); }
+  static void operator delete(void* memory, std::size_t) { ::operator delete(memory, kAlignment); }
+#else
   static void* operator new(std::size_t size) {
     List& mine = free_;
     Free* found = mine.first;
-    if (found == nullptr || size != sizeof(T)) return ::operator new(size);
+    if (found == nullptr || size != sizeof(T)) return ::operator new(size, kAlignment);
     mine.first = found->next;
     mine.count--;
     // What comes next was freed a step ago, and has left the caches since.
@@ -30,7 +33,7 @@ class Pooled {
       mine.ends = true;
     }
     if (mine.ended || mine.count >= kMost || size != sizeof(T)) {
-      ::operator delete(memory);
+      ::operator delete(memory, kAlignment);
       return;
     }
     mine.first = new (memory) Free{mine.first};
@@ -52,7 +55,7 @@ class Pooled {
       while (free_.first != nullptr) {
         Free* freed = free_.first;
         free_.first = freed->next;
-        ::operator delete(freed);
+        ::operator delete(freed, kAlignment);
       }
       free_.ended = true;
     }
@@ -61,6 +64,7 @@ class Pooled {
   static constexpr std::size_t kLine = 64;  // of a cache
   static inline thread_local List free_{nullptr, 0, false, false};
 #endif
+  static constexpr std::align_val_t kAlignment{alignof(T)};
 };
 
 }  // namespace unclobber

@@ -19,6 +19,7 @@
 #include "journal.h"
 #include "notes.h"
 #include "records.h"
+#include "writes.h"
 
 namespace unclobber::saves {
 
@@ -43,7 +44,9 @@ WeakTensor weak(const at::TensorBase& tensor) {
   throw python_error();
 }
 
-void see_writes() { c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true); }
+void see_writes() {
+  if (!writes::are_seen()) writes::see(true);
+}
 
 Owned weak_reference(const WeakTensor& weak) {
   auto impl = weak.lock();
@@ -55,111 +58,118 @@ Owned weak_reference(const WeakTensor& weak) {
   return must(PyWeakref_NewRef(dead.get(), nullptr));
 }
 
-class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Hooks> {
- public:
-  Hooks(std::shared_ptr<Queue> queue, bool sees) : queue_(std::move(queue)), sees_(sees) {}
-  ~Hooks() override {
-    if (save_ != nullptr) save_->leave();
-  }
+// As `at::Tensor` answers, without a call of torch's for each question.
+int64_t version_of(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return impl->is_inference() ? tensor._version() : impl->version_counter().current_version();
+}
 
-  void call_pack_hook(const at::Tensor& tensor) override {
-    auto save = std::make_unique<Save>();
-    const bool usual = is_usual(tensor);
-    auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
-    const bool kept_itself = is_kept_itself(tensor, meta);
-    auto* storage = usual ? storage_of(tensor) : nullptr;
-    if (storage != nullptr && storage->resizable()) save->storage = storage;
-    if (kept_itself) save->held = tensor;
-    if (kept_itself && save->storage != nullptr) {
-      save->memory = tensor.storage();
-    } else {
-      save->alias = alias_of(tensor, kept_itself);
-    }
-    if (usual) save->copied = bytes_of(tensor);
-    save->version = tensor._version();
-    save->origin = weak(tensor);
-    if (meta != nullptr) {  // else it has no history, and is no view
-      save->requires_grad = tensor.requires_grad();
-      const at::TensorBase* base = &tensor;
-      if (meta->is_view_ && tensor.is_view()) {
-        base = &tensor._base();
-        save->is_view = true;
-        save->base = weak(*base);
-      }
-      save->is_leafs = save->requires_grad && base->is_leaf();
-    }
-    bool fresh = false;
-    save->operation = stacks::current(&fresh);
-    if (fresh && sees_) see_writes();
-    save->queue = std::move(queue_);
-    save_ = save.release();
-    Locked locked;
-    save_->queue->append(save_);
-  }
-
-  at::Tensor call_unpack_hook() override {
-    notes::note(save_->operation->stack);
-    at::Tensor alias, held;
-    std::shared_ptr<const std::string> copied;
-    bool noted = false;
-    {
-      Locked locked;
-      alias = save_->alias;
-      held = save_->held;
-      copied = save_->copied;
-      noted = save_->noted != nullptr;
-      // Likely the one that was saved before it is unpacked next: it has left the caches since.
-      const char* next = reinterpret_cast<const char*>(save_->before);
-      for (size_t at = 0; at < sizeof(Save); at += 64) __builtin_prefetch(next + at, 1);
-    }
-    if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
-    if (copied != nullptr && !has_bytes(held.defined() ? held : alias, *copied)) {
-      held.reset();
-      alias.reset();
-    }
-    if (held.defined() && held._version() == save_->version) return held;
-    if (alias.defined() && !noted && alias._version() == save_->version) return alias;
-    return with_gil([&] {
-      PyObject* record = record_of(save_);
-      PyObject* kept = records::get(record, records::kAlias);
-      if (!is_tensor(kept)) throw_type(kept);
-      alias = THPVariable_Unpack(kept);
-      PyObject* need = save_->queue->need;
-      if (need == nullptr) return alias;
-      if (records::get(record, records::kEntry) == Py_None && records::get(record, records::kCopied) == Py_None &&
-          alias._version() == save_->version) {
-        PyObject* itself = records::get(record, records::kHeld);
-        return is_tensor(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
-      }
-      Owned value = must(PyObject_CallOneArg(need, record));
-      if (!is_tensor(value.get())) throw_type(value.get());
-      return at::Tensor(THPVariable_Unpack(value.get()));
-    });
-  }
-
-  // Virtual since torch 2.10, before which these hooks are not used.
-  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const {
-    return with_gil([&] {
-      auto* interpreter = getPyInterpreter();
-      PyObject* unpack = save_->queue->unpack == nullptr ? Py_None : save_->queue->unpack;
-      return std::make_pair(c10::SafePyObject(Py_NewRef(unpack), interpreter),
-                            c10::SafePyObject(Py_NewRef(record_of(save_)), interpreter));
-    });
-  }
-
- private:
-  // Whether the program has registered hooks of its own for it.
-  bool is_unchecked() const {
-    PyObject* made = save_->record.load(std::memory_order_acquire);
-    return made != nullptr && !records::is_checked(made);
-  }
-
-  std::shared_ptr<Queue> queue_;  // until there is a save, which has it then
-  Save* save_ = nullptr;
-  bool sees_;
-};
+// Whether Python of the program's runs when backward reaches this leaf. Hooks that are registered later are seen then:
+// `backward::hook_registered`.
+bool has_hooks(const at::TensorBase& leaf) {
+  auto* meta = torch::autograd::impl::get_autograd_meta(leaf);
+  if (meta == nullptr) return false;
+  if (meta->post_acc_grad_hooks_ != nullptr) return true;
+  PyObject* object = object_of(leaf.unsafeGetTensorImpl());
+  if (object == nullptr) return !meta->hooks_.empty();
+  PyObject* hooks = reinterpret_cast<THPVariable*>(object)->backward_hooks;
+  return hooks != nullptr && hooks != Py_None && with_gil([&] { return PyObject_IsTrue(hooks) != 0; });
+}
 
 }  // namespace
+
+Save::Save(std::shared_ptr<Queue> queue, bool sees)
+    : queue(std::move(queue)), origin(nothing()), base(nothing()), sees(sees) {
+  static_assert(sizeof(Save) == 192);
+}
+Save::~Save() = default;
+
+UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
+  const bool usual = is_usual(tensor);
+  auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  const bool kept_itself = is_kept_itself(tensor, meta);
+  if (usual && storage_of(tensor)->resizable()) storage = storage_of(tensor);
+  if (kept_itself) held = tensor;
+  if (kept_itself && storage != nullptr) {
+    memory = tensor.storage();
+  } else {
+    alias = alias_of(tensor, kept_itself);
+  }
+  if (usual) copied = bytes_of(tensor);
+  version = version_of(tensor);
+  origin = weak(tensor);
+  if (meta != nullptr) {  // else it has no history, and is no view
+    requires_grad = meta->requires_grad_ || meta->grad_fn_ != nullptr;
+    auto* view = meta->is_view_ ? static_cast<torch::autograd::DifferentiableViewMeta*>(meta) : nullptr;
+    const at::TensorBase* whole = &tensor;
+    if (view != nullptr && view->has_bw_view()) {
+      whole = &tensor._base();
+      is_view = true;
+      base = weak(*whole);
+    }
+    const bool is_leafs = requires_grad && (is_view ? whole->is_leaf() : meta->grad_fn_ == nullptr);
+    is_hooked = is_leafs && has_hooks(*whole);
+  }
+  bool fresh = false;
+  operation = stacks::current(&fresh);
+  if (fresh && sees) see_writes();
+  Locked locked;
+  queue->append(this);
+}
+
+UNCLOBBER_HOT at::Tensor Save::call_unpack_hook() {
+  const notes::Note note = notes::of_running(operation->stack);
+  at::Tensor value;
+  {
+    Locked locked;
+    if (note.node != nullptr) notes::add(note);
+    if (copied == nullptr) value = unwritten();
+    // Likely the one that was saved before it is unpacked next: it has left the caches since.
+    const char* next = reinterpret_cast<const char*>(before);
+    for (size_t at = 0; at < sizeof(Save); at += 64) __builtin_prefetch(next + at, 1);
+  }
+  if (handed::asked()) {
+    PyObject* made = record.load(std::memory_order_acquire);
+    const bool checked = made == nullptr || records::is_checked(made);  // by no hooks of the program's own
+    handed::note(checked ? at::Tensor(origin.lock()) : at::Tensor());
+  }
+  return value.defined() && version_of(value) == version ? value : need();
+}
+
+at::Tensor Save::need() {
+  at::Tensor known;
+  std::shared_ptr<const std::string> bytes;
+  {
+    Locked locked;
+    known = unwritten();
+    bytes = copied;
+  }
+  if (known.defined() && bytes != nullptr && has_bytes(known, *bytes) && version_of(known) == version) return known;
+  return with_gil([&] {
+    PyObject* made = record_of(this);
+    PyObject* kept = records::get(made, records::kAlias);
+    if (!is_tensor(kept)) throw_type(kept);
+    const at::Tensor& own = THPVariable_Unpack(kept);
+    if (queue->need == nullptr) return own;
+    if (records::get(made, records::kEntry) == Py_None && records::get(made, records::kCopied) == Py_None &&
+        own._version() == version) {
+      PyObject* itself = records::get(made, records::kHeld);
+      return is_tensor(itself) ? THPVariable_Unpack(itself) : own;
+    }
+    Owned value = must(PyObject_CallOneArg(queue->need, made));
+    if (!is_tensor(value.get())) throw_type(value.get());
+    return THPVariable_Unpack(value.get());
+  });
+}
+
+std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> Save::retrieve_unpack_hook_data() const {
+  return with_gil([&] {
+    auto* interpreter = getPyInterpreter();
+    PyObject* unpack = queue->unpack == nullptr ? Py_None : queue->unpack;
+    return std::make_pair(c10::SafePyObject(Py_NewRef(unpack), interpreter),
+                          c10::SafePyObject(Py_NewRef(record_of(const_cast<Save*>(this))), interpreter));
+  });
+}
 
 bool is_kept_itself(const at::Tensor& tensor, torch::autograd::AutogradMeta* meta) {
   if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that no Python code has yet
@@ -202,9 +212,6 @@ bool is_usual(const at::Tensor& tensor) {
   return object == nullptr || is_of(object, THPVariableClass) || is_of(object, ParameterClass);
 }
 
-Save::Save() : origin(nothing()), base(nothing()) {}
-Save::~Save() = default;
-
 void Save::make_alias() {
   if (alias.defined() || !held.defined()) return;
   alias = alias_of(held, true);
@@ -212,14 +219,14 @@ void Save::make_alias() {
 }
 
 bool Save::use() {
-  long now = users.load(std::memory_order_relaxed);
+  int now = users.load(std::memory_order_relaxed);
   while (now > 0) {
     if (users.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) return true;
   }
   return false;
 }
 
-void Save::leave() {
+UNCLOBBER_HOT void Save::leave() {
   if (users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (queue != nullptr) {
     Locked locked;
@@ -233,7 +240,8 @@ void Save::leave() {
     Py_XDECREF(entry);
   }
   if (operation != nullptr) operation->leave();
-  delete this;
+  this->~Save();
+  Pooled<Save>::operator delete(this, sizeof(Save));
   drop_now_if_held();
 }
 
@@ -260,7 +268,8 @@ Queue::~Queue() {
 void Queue::append(Save* save) {
   save->join(&queue_);
   save->queued = true;
-  if (!save->requires_grad || save->is_leafs || save->storage == nullptr) {
+  if (save->is_hooked) any_hooked_ = true;
+  if (!save->requires_grad || save->storage == nullptr) {
     save->other.save = save;
     save->other.join(&others_);
   }
@@ -375,15 +384,14 @@ PyObject* unfiled_record_of(Save* save) {
 }
 
 Save* file(const std::shared_ptr<Queue>& queue, const at::Tensor& tensor, stacks::Stack* stack) {
-  auto save = std::make_unique<Save>();
+  auto save = std::make_unique<Save>(queue);
   save->operation = new stacks::Operation(stack, 0);
   save->storage = storage_of(tensor);
   save->alias = alias_of(tensor, true);
   save->version = tensor._version();
   save->requires_grad = tensor.requires_grad();
-  save->is_leafs = save->requires_grad && tensor.is_leaf();
+  save->is_hooked = save->requires_grad && tensor.is_leaf() && has_hooks(tensor);
   save->origin = weak(tensor);
-  save->queue = queue;
   Locked locked;
   queue->append(save.get());
   queue->uncount();
@@ -457,10 +465,6 @@ PyObject* show(PyObject*, PyObject* arguments) {
   }
   shown_count.store(shown.size(), std::memory_order_relaxed);
   Py_RETURN_NONE;
-}
-
-std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees) {
-  return std::make_unique<Hooks>(std::move(queue), sees);
 }
 
 }  // namespace unclobber::saves

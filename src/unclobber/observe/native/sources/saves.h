@@ -47,46 +47,60 @@ struct Link {
 
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-// A saved tensor. Its users are torch's SavedVariable and the functions that inspect it; its queue is no user.
-struct Save : Link, Pooled<Save> {
-  std::atomic<long> users{1};
-  std::shared_ptr<Queue> queue;
+// A saved tensor, and torch's hooks for it, which delete it in their way. Its users are torch's SavedVariable and the
+// functions that inspect it; its queue is no user. What an unpack reads comes first, for each line of memory is slow.
+struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Pooled<Save> {
+  stacks::Operation* operation = nullptr;
+  // The tensor itself, if torch would keep it; under `Locked`. Dropped before its memory is written.
+  at::Tensor held;
   // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record. Not made
   // while `held` has the saved memory: a graph's aliases are more than the C library's caches hold.
   at::Tensor alias;
-  // The tensor itself, if torch would keep it; under `Locked`. Dropped before its memory is written.
-  at::Tensor held;
-  // Its bytes, if code outside of torch can write to the memory at any time (`record.open_memory`); under `Locked`.
-  std::shared_ptr<const std::string> copied;
-  c10::Storage memory;  // in place of the alias, one more holder of the storage
-  c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
-  WeakTensor origin;
-  WeakTensor base;
-  stacks::Operation* operation = nullptr;
-  // Its SavedTensor, once Python needed one.
-  std::atomic<PyObject*> record{nullptr};
   // What noted writes did to it; under `Locked`. NULL if there was none.
   std::unique_ptr<Noted> noted;
-  // Instead of all that: a weak reference that Python has put on the queue. The queue alone owns such an entry.
-  PyObject* entry = nullptr;
   int64_t version = 0;
+  // Its bytes, if code outside of torch can write to the memory at any time (`record.open_memory`); under `Locked`.
+  std::shared_ptr<const std::string> copied;
+  // Its SavedTensor, once Python needed one.
+  std::atomic<PyObject*> record{nullptr};
+  std::shared_ptr<Queue> queue;
+  std::atomic<int> users{1};
   bool requires_grad = false;
-  bool is_leafs = false;  // whether it needs a gradient, and it or what it is a view of is a leaf
+  bool is_hooked = false;  // whether it, or what it is a view of, is a leaf whose gradient a hook of the program's gets
   bool is_view = false;
   bool queued = false;
+  c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
+  c10::Storage memory;  // in place of the alias, one more holder of the storage
+  WeakTensor origin;
+  WeakTensor base;
   struct Other : Link {
     Save* save;
   } other;  // its place among those that `Queue::each_other` shows
+  // Instead of all that: a weak reference that Python has put on the queue. The queue alone owns such an entry.
+  PyObject* entry = nullptr;
+  bool sees = false;  // whether its thread observes writes from this save on
 
-  Save();
-  ~Save();
+  explicit Save(std::shared_ptr<Queue> queue = nullptr, bool sees = false);
+  ~Save() override;  // only `leave` calls it
+  void call_pack_hook(const at::Tensor& tensor) override;
+  at::Tensor call_unpack_hook() override;
+  // Virtual since torch 2.10, before which these hooks are not used.
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const;
+  static void operator delete(Save* save, std::destroying_delete_t) { save->leave(); }
+
   // The alias, or the tensor that stands for it; undefined if the record has them. Under `Locked`.
   const at::Tensor& saved() const { return alias.defined() ? alias : held; }
+  // The same, undefined as well if a write to the alias is noted.
+  at::Tensor unwritten() const { return held.defined() || noted == nullptr ? saved() : at::Tensor(); }
   // Make the alias if it is not made. Under `Locked`.
   void make_alias();
   // Become one more user, if there is any left: it may be dying.
   bool use();
   void leave();
+
+ private:
+  // What `call_unpack_hook` gives if anything may have happened to it.
+  at::Tensor need();
 };
 
 // Bytes of overwritten values that are kept now, and the most there ever were.
@@ -152,7 +166,9 @@ class Queue {
     for (auto& [storage, list] : by_storage_) those_of(list);
     those_of(queue_);
   }
-  // Call look(save) for those that need no gradient, or are a leaf's, or that only Python knows; one may be dying.
+  // Whether a leaf had hooks when it was saved. Under `Locked`.
+  bool any_hooked() const { return any_hooked_; }
+  // Call look(save) for those that need no gradient, or that only Python knows; one may be dying.
   template <typename F>
   void each_other(F&& look) {
     for (Link* at = others_.after; at != &others_; at = at->after) look(static_cast<Save::Other*>(at)->save);
@@ -179,6 +195,7 @@ class Queue {
 
   Link queue_;
   Link others_;
+  bool any_hooked_ = false;
   std::unordered_map<c10::StorageImpl*, Shelf> by_storage_;
   std::atomic<size_t> live_{0};
   std::atomic<size_t> entries_{0};
@@ -230,8 +247,5 @@ bool has_bytes(const at::Tensor& tensor, const std::string& bytes);
 
 // show(key, on): whether an array shows the memory of this storage.
 PyObject* show(PyObject*, PyObject* arguments);
-
-// torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
-std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);
 
 }  // namespace unclobber::saves

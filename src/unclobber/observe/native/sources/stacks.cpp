@@ -3,9 +3,10 @@
 #include <ATen/SequenceNumber.h>
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 #include <vector>
+
+#include "notes.h"
 
 namespace unclobber::stacks {
 
@@ -25,23 +26,15 @@ size_t limit = kFirstSweep;
 PyObject* is_library = nullptr;
 PyObject* ours = nullptr;
 
-uint64_t hash_of(const unclobber_frame* frames, int count) {
-  uint64_t hash = static_cast<uint64_t>(count);
-  for (int i = 0; i < count; i++) {
-    hash = hash * 0x9E3779B97F4A7C15ull + reinterpret_cast<uint64_t>(frames[i].place);
-  }
-  return hash ^ hash >> 32;
-}
-
-bool is(const Stack* stack, const unclobber_frame* frames, int count) {
-  return stack->count == count &&
-         std::memcmp(frames, stack->frames, static_cast<size_t>(count) * sizeof(unclobber_frame)) == 0;
+bool same(const unclobber_hash& one, const unclobber_hash& other) {
+  return one.one == other.one && one.other == other.other;
 }
 
 // The stacks that this thread used last, each with a use, so that they are found without a lock.
 struct Recent {
   static constexpr size_t kSlots = 512;
   struct Slot {
+    unclobber_hash hash = {};  // the stack's, which need not be read to find it
     Stack* stack = nullptr;
     Stack* deeper = nullptr;  // what `walked` has found for `stack`, all of whose frames are a library's
   } slots[kSlots];
@@ -53,16 +46,16 @@ struct Recent {
     if (newest != nullptr) newest->leave();
     newest = nullptr;
   }
-  Slot& slot_of(uint64_t hash) { return slots[hash % kSlots]; }
-  // The stack of these frames, borrowed, if it is among them.
-  Stack* known(uint64_t hash, const unclobber_frame* frames, int count) {
-    Stack* stack = slot_of(hash).stack;
-    return stack != nullptr && stack->hash == hash && is(stack, frames, count) ? stack : nullptr;
+  Slot& slot_of(const unclobber_hash& hash) { return slots[(hash.one ^ hash.one >> 32) % kSlots]; }
+  // The stack of this number, borrowed, if it is among them.
+  Stack* known(const unclobber_hash& hash) {
+    const Slot& slot = slot_of(hash);
+    return slot.stack != nullptr && same(slot.hash, hash) ? slot.stack : nullptr;
   }
   static void put(Slot& slot, Stack* stack) {
     if (slot.stack != nullptr) leave(slot.stack);
     if (slot.deeper != nullptr) leave(slot.deeper);
-    slot = {stack, nullptr};
+    slot = {stack == nullptr ? unclobber_hash{} : stack->hash, stack, nullptr};
   }
 };
 
@@ -75,7 +68,7 @@ Recent& recent() {
   return *(recent_or_null = &mine);
 }
 
-Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
+Stack* add(const unclobber_hash& hash, const unclobber_frame* frames, int count) {
   Gil gil;  // for the code objects
   sweep(false);
   auto* made = new Stack;
@@ -86,24 +79,20 @@ Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
   for (int i = 0; i < count; i++) Py_INCREF(frames[i].code);
   made->uses = 1;
   Locked locked;
-  table().emplace(hash, made);
+  table().emplace(hash.one, made);
   return made;
 }
 
 // The stack of these frames, with a use for the caller.
 Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
-  const uint64_t hash = hash_of(frames, count);
-  if (Stack* known = mine.known(hash, frames, count)) return use(known);
+  const unclobber_hash hash = unclobber_hash_of(frames, count);
+  if (Stack* known = mine.known(hash)) return use(known);
   Stack* found = nullptr;
   {
     Locked locked;
-    auto [at, end] = table().equal_range(hash);
-    for (; at != end; ++at) {
-      if (is(at->second, frames, count)) {
-        found = use(at->second);
-        break;
-      }
-    }
+    auto [at, end] = table().equal_range(hash.one);
+    while (at != end && !same(at->second->hash, hash)) ++at;
+    if (at != end) found = use(at->second);
   }
   if (found == nullptr) found = add(hash, frames, count);
   Recent::put(mine.slot_of(hash), use(found));
@@ -140,7 +129,8 @@ bool all_librarys(Stack* stack) {
 // library's. Takes over a use of `stack`, which has the innermost 32.
 Stack* down_to_program(Recent& mine, Stack* stack, const unclobber_frame* frames, int total) {
   Stack* known = mine.slot_of(stack->hash).deeper;
-  if (known != nullptr && known->count <= total && is(known, frames, known->count)) {
+  if (known != nullptr && known->count <= total &&
+      same(known->hash, unclobber_hash_of(frames, known->count))) {
     leave(stack);
     return use(known);
   }
@@ -170,17 +160,22 @@ Stack* walked(Recent& mine, uint64_t node) {
   unclobber_frame frames[kUsual + kDeepest];
   int more = 0;
   PyThreadState* thread = PyGILState_GetThisThreadState();
-  int count = unclobber_peek(thread, frames, kUsual, &more);
+  const unclobber_hash hash = unclobber_peek(thread, kUsual, &more);
   const Operation* last = mine.newest;
-  if (!more && last != nullptr && last->node == node && is(last->stack, frames, count)) return nullptr;
-  Stack* stack = mine.known(hash_of(frames, count), frames, count);
+  if (!more && last != nullptr && last->node == node && same(last->stack->hash, hash)) return nullptr;
+  Stack* stack = mine.known(hash);
   if (stack != nullptr) {
     use(stack);
   } else {
-    count = unclobber_walk(thread, frames, kUsual, &more);
+    const int count = unclobber_walk(thread, frames, kUsual, &more);
     stack = the(mine, frames, count);
   }
   if (!more || !all_librarys(stack)) return stack;
+  Stack* deeper = mine.slot_of(stack->hash).deeper;
+  if (deeper != nullptr && same(deeper->hash, unclobber_peek(thread, deeper->count, &more))) {
+    leave(stack);
+    return use(deeper);
+  }
   return down_to_program(mine, stack, frames, unclobber_walk(thread, frames, kUsual + kDeepest, &more));
 }
 
@@ -222,7 +217,7 @@ PyObject* Operation::tuple() {
   return known;
 }
 
-Operation* current(bool* fresh) {
+UNCLOBBER_HOT Operation* current(bool* fresh) {
   const uint64_t node = at::sequence_number::peek();
   Recent& mine = recent();
   Stack* stack = walked(mine, node);
@@ -282,6 +277,7 @@ void sweep(bool all) {
   {
     Locked locked;
     if (!all && table().size() <= limit) return;
+    notes::each_stack([](Stack* stack) { use(stack); });
     for (auto at = table().begin(); at != table().end();) {
       if (at->second->uses.load(std::memory_order_acquire) == 0) {
         unused.push_back(at->second);
@@ -290,6 +286,7 @@ void sweep(bool all) {
         ++at;
       }
     }
+    notes::each_stack([](Stack* stack) { leave(stack); });
     limit = 2 * table().size() + kFirstSweep;
   }
   for (Stack* stack : unused) {

@@ -12,7 +12,7 @@ namespace unclobber::stacks {
 // A distinct stack, innermost frame first; the code objects are owned.
 struct Stack {
   std::atomic<long> uses{0};  // the table of all that are known is no use
-  uint64_t hash = 0;
+  unclobber_hash hash = {};
   int count = 0;
   std::atomic<int> library{-1};  // whether all frames are a library's; -1: not computed yet
   unclobber_frame* frames = nullptr;

@@ -612,7 +612,7 @@ PyObject* listen(PyObject*, PyObject* arguments) {
 
 void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
 
-bool are_seen() { return c10::impl::tls_is_dispatch_key_included(kKey); }
+bool are_seen() { return c10::impl::tls_local_dispatch_key_set().included_.has(kKey); }
 
 bool may_matter() {
   const auto now = listening();
