@@ -46,7 +46,10 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     candidates = [each for each in candidates if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
-        is_placed = not context.own or bool(tree.located(context.own[-1:]))
+        if context.own:
+            is_placed = bool(tree.located(context.own[-1:])) and first.writes[0] in tree.sites
+        else:
+            is_placed = pasted.kind in ("saved", "second_backward")  # others have frames
         lead = first.points - second
         first.is_confident = is_placed and lead >= _LEAD and lead + 0.4 * first.points >= _ENOUGH
     return candidates[:MOST], unknown
