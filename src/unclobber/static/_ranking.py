@@ -42,14 +42,11 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     candidates.sort(key=lambda candidate: candidate.points)
     best = {(each.writes[0].path, each.writes[0].line): each for each in candidates}  # one for each line
     candidates = sorted(best.values(), key=lambda candidate: -candidate.points)
-    candidates = list(_joined(candidates))[: MOST + 1]
-    candidates = [each for each in candidates if each.points > 0]
+    candidates = [each for each in list(_joined(candidates))[: MOST + 1] if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
-        if context.own:
-            is_placed = bool(tree.located(context.own[-1:])) and first.writes[0] in tree.sites
-        else:
-            is_placed = pasted.kind in ("saved", "second_backward")  # others have frames
+        is_placed = not context.own and pasted.kind in ("saved", "second_backward")  # others have frames
+        is_placed |= bool(tree.located(context.own[-1:])) and first.writes[0] in tree.sites
         lead = first.points - second
         first.is_confident = is_placed and lead >= _LEAD and lead + 0.4 * first.points >= _ENOUGH
     return candidates[:MOST], unknown

@@ -88,27 +88,25 @@ def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
     """Return the two commands that make the core: the frames' file in C, then all C++ files with it."""
     import torch
 
-    torchs = Path(torch.__file__).parent
-    headers = torchs / "include"
+    headers = Path(torch.__file__).parent / "include"
     if not headers.is_dir():
         raise UnclobberError(f"this torch has no headers ({headers}), so the Python core goes on to run")
     # All C++ in one piece, because torch's headers take most of the time and would be read for each file.
     whole, frames = folder / f"{MODULE}.cpp", folder / "frames.o"
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
     includes = (headers, headers / "torch" / "csrc" / "api" / "include")
-    # torch's inline functions become this file's own: called directly, or not at all.
-    common = ["-O2", "-fPIC", "-fno-plt", "-fno-semantic-interposition", "-fvisibility=hidden"]
-    common += ["-fvisibility-inlines-hidden", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+    common = ["-O2", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-fno-semantic-interposition"]
+    common += shlex.split(os.environ.get("CXXFLAGS", ""))
     common += [f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
     return [
         [compiler, "-x", "c", *common, "-c", str(SOURCES / "frames.c"), "-o", str(frames)],
         [
-            compiler, "-std=c++20", "-shared", *common,
+            compiler, "-std=c++20", "-shared", "-fvisibility-inlines-hidden", *common,
             # torch's own choice: with another one, names that take a `std::string` don't link.
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
             *(part for include in includes for part in ("-isystem", str(include))),
             str(whole), str(frames), "-o", str(made),
-            f"-L{torchs / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python",
+            f"-L{headers.parent / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python",
         ],
     ]  # fmt: skip
 
