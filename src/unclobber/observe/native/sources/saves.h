@@ -90,8 +90,8 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
 
   // The alias, or the tensor that stands for it; undefined if the record has them. Under `Locked`.
   const at::Tensor& saved() const { return alias.defined() ? alias : held; }
-  // The same, undefined as well if a write to the alias is noted.
-  at::Tensor unwritten() const { return held.defined() || noted == nullptr ? saved() : at::Tensor(); }
+  // What no write has met: the tensor itself before its alias. Under `Locked`.
+  at::Tensor unwritten() const { return held.defined() ? held : noted == nullptr ? alias : at::Tensor(); }
   // Make the alias if it is not made. Under `Locked`.
   void make_alias();
   // Become one more user, if there is any left: it may be dying.
