@@ -60,7 +60,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 # Built anew when its sources change: without that, a test run would silently be one of the Python core alone.
-%/.unclobber-native-built: %/.unclobber-installed $(wildcard src/unclobber/observe/native/sources/*)
+NATIVE := src/unclobber/observe/native
+%/.unclobber-native-built: %/.unclobber-installed $(wildcard $(NATIVE)/sources/*) $(NATIVE)/build.py
 	@$*/bin/python -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
