@@ -60,8 +60,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 # Built anew when its sources change: without that, a test run would silently be one of the Python core alone.
-$(NATIVE_STAMP): $(STAMP) $(wildcard src/unclobber/observe/native/sources/*)
-	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
+NATIVE := src/unclobber/observe/native
+%/.unclobber-native-built: %/.unclobber-installed $(wildcard $(NATIVE)/sources/*) $(NATIVE)/build.py
+	@$*/bin/python -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
 # The package and a torch, so that the demo waits for no trainers, type checkers or compilers. Without NumPy, which a
@@ -103,7 +104,7 @@ ratchets: $(STAMP)  ## Write down what the package's counts are now, where they 
 demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))  ## Watch a training script fail: torch's message, then ours
 	$(PY) demo/run_demo.py
 
-bench: $(REALWORLD_STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
+bench: $(NATIVE_STAMP) $(REALWORLD)/.unclobber-native-built  ## Measure what watching costs; writes benchmarks/RESULTS.md
 	$(PY) benchmarks/bench.py --packages $(REALWORLD)/bin/python
 
 # `check` runs nothing, on no core.

@@ -108,7 +108,7 @@ def interleaved(
         for n in range(rounds):
             now = [mode for mode in times if mode in (*CLOSE, AGAIN) or n % EVERY == 0]
             for mode in shuffled.sample(now, len(now)):
-                times[mode][n] = _round(MODES.get(mode, nullcontext), step, steps, clock)
+                times[mode][n] = _round(nullcontext if mode == AGAIN else MODES[mode], step, steps, clock)
         gc.unfreeze()
         found = {**_summarise(times), **found}
     return {mode: found[mode] for mode in modes}

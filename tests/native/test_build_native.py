@@ -142,6 +142,15 @@ def test_a_core_that_fails_its_self_test_is_not_kept(cache, monkeypatch, tmp_pat
     assert not place.compiled().exists()
 
 
+def test_a_core_of_other_options_is_another_one(monkeypatch, tmp_path):
+    """Options that were changed compile the core again, as changed sources do."""
+    assert place.key.__wrapped__() == place.key()
+    options = tmp_path / "build.py"
+    options.write_bytes(place._OPTIONS.read_bytes().replace(b"-O2", b"-O3"))
+    monkeypatch.setattr(place, "_OPTIONS", options)
+    assert place.key.__wrapped__() != place.key()
+
+
 def test_the_sources_are_in_the_package():
     names = {source.name for source in place.sources()}
     assert {
@@ -152,6 +161,7 @@ def test_the_sources_are_in_the_package():
         "common.h",
         "frames.c",
         "frames.h",
+        "build.py",
     } <= names
     assert all(Path(source).is_relative_to(Path(place.__file__).parent) for source in place.sources())
 

@@ -536,17 +536,17 @@ def random_writes(seed, of_graph):
 @pytest.mark.parametrize("policy", ["watch", "guard"])
 def test_both_cores_know_the_same_of_writes(monkeypatch, native, policy, of_graph):
     """What is noted without Python is filed as Python files it at once."""
-    noted = 0
-    for seed in range(60):
-        found = []
-        for module in (native, None):
-            monkeypatch.setattr(core, "loaded", lambda module=module: core.Loaded(module, ""))
+    noted, found = 0, []
+    for module in (native, None):  # one after the other: a change of the core installs all kernels anew
+        monkeypatch.setattr(core, "loaded", lambda module=module: core.Loaded(module, ""))
+        for seed in range(60):
             with Session(policy) as session:
                 kept = random_writes(seed, of_graph)
                 noted += session.ledger.pending.written
                 found.append(known_of(session.ledger))
                 del kept
-        assert found[0] == found[1], seed
+    for seed, (by_core, by_python) in enumerate(zip(found[:60], found[60:], strict=True)):
+        assert by_core == by_python, seed
     assert noted > 40
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import tempfile
@@ -46,6 +47,7 @@ class Case:
         return "torch" in self.truth.facts
 
 
+@functools.cache
 def find_cases(folder: Path = PROGRAMS) -> list[Case]:
     """All programs below a folder, by name."""
     paths = sorted(path for path in folder.glob("*/*.py") if not path.name.endswith(".fixed.py"))

@@ -16,12 +16,13 @@ from ...model import UnclobberError
 
 MODULE = "_unclobber_native"
 SOURCES = Path(__file__).parent / "sources"
+_OPTIONS = Path(__file__).with_name("build.py")
 FOLDER = "UNCLOBBER_NATIVE_FOLDER"
 """Environment variable: the folder that holds compiled cores (`tools/sanitize.py` keeps its own apart)."""
 
 
-def sources() -> list[Path]:  # those that are compiled, and those that they include
-    return sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".c", ".h"))
+def sources() -> list[Path]:  # those that are compiled, those that they include, and the compiler's options
+    return [*sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".c", ".h")), _OPTIONS]
 
 
 @functools.cache
@@ -42,8 +43,7 @@ def pythons_build() -> str:
 def key() -> str:  # a compiled file is valid for one key alone
     digest = hashlib.sha256(f"{torchs_build()}\n{pythons_build()}".encode())
     for source in sources():
-        digest.update(source.name.encode())
-        digest.update(source.read_bytes())
+        digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:16]
 
 
