@@ -107,10 +107,9 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     for depth, (scope, line) in enumerate(reversed(context.needed)):
         positions = [p for p in context.tree.lines_in(site, scope) if p != line or site.line == line]
-        if not positions:
-            continue
-        yield Clue(*_in_order(positions, line, scope, depth, site))
-        return
+        if positions:
+            yield Clue(*_in_order(positions, line, scope, depth, site))
+            return
     if context.needed or site.kind not in UPDATES:
         return
     for depth, (scope, line) in enumerate(reversed(context.saved)):
@@ -124,15 +123,12 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
             return
 
 
-def _in_order(
-    positions: list[int], needed: int, scope: Scope, depth: int, site: WriteSite
-) -> tuple[float, str]:
+def _in_order(lines: list[int], needed: int, scope: Scope, depth: int, site: WriteSite) -> tuple[float, str]:
     """Return the points of a write for its lines in the function of a frame."""
-    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
-    looped = any(first <= p <= last for first, last in around for p in positions)
+    looped = any(a <= min(needed, p) and max(needed, p) <= b for a, b in scope.loops for p in lines)
     if site.kind not in UPDATES:
-        return (0.7, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
-    before = [p for p in positions if p < needed]
+        return (0.7, "in a function that the frames reach") if min(lines) < needed else (0.0, "")
+    before = [p for p in lines if p < needed]
     if before:
         others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
@@ -143,7 +139,7 @@ def _in_order(
 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """A backward frees a graph for the one that failed: itself in the turn before, or one before it."""
+    """A backward in a loop has freed the graph for the next turn's, which is the one that failed."""
     if not context.needed:
         return
     scope, line = context.needed[-1]
@@ -194,8 +190,7 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
     run = context.tree.runs.get(site.path)
     if run is None or site.kind in (*UPDATES, "backward", "module"):
         return
-    value = run.written.get(site.line)
-    if value is None:
+    if (value := run.written.get(site.line)) is None:
         return
     is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
     # What is written after a save has a gradient, whatever its name says.
@@ -308,6 +303,10 @@ def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
     methods = {scope.name for scope in context.tree.files[site.path].scopes}
     if owner and bare != "__init__" and {f"{owner}.forward", f"{owner}.__call__"} & methods:
         yield Clue(1.5 + 0.7 * ("self." in _made(site, context)))
+    elif site.kind == "module":
+        yield Clue(0.5)
+    if re.search(r"(^|_)(targets?|labels?|masks?|gts?|ignore)(_|$)", site.target):
+        yield Clue(-1.0)
 
 
 def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
