@@ -120,7 +120,7 @@ ADVISED = [
     Advised(CheckRule.DATA, NET + X + "score = net(x)\nfor p in net.parameters():\n    p.data.mul_(0.9)\nscore.sum().backward()\n",
             ("for p in net.parameters():\n    p.data.mul_(0.9)\nscore.sum().backward() => score.sum().backward()\n"
              "for p in net.parameters():\n    p.data.mul_(0.9)",)),
-    Advised(CheckRule.SAVED_DATA, W + "y = w.exp()\ny.data.mul_(2)\ny.sum().backward()\n",
+    Advised(CheckRule.DATA, W + "y = w.exp()\ny.data.mul_(2)\ny.sum().backward()\n",
             ("y.data.mul_(2)\ny.sum().backward() => y.sum().backward()\ny.data.mul_(2)",
              "y.data => z = y.clone()\nz.data")),
     Advised(CheckRule.MODULE, "net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.ReLU(inplace=True))\n" + X
@@ -129,9 +129,16 @@ ADVISED = [
             ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
     Advised(CheckRule.RETAINED, NET + X + "y = eval('net(x)')\na, b = y.sum(), y.square().sum()\n"
             + "a.backward(retain_graph=True)\nopt.step()\nb.backward()\n", ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
-    Advised(CheckRule.GIVEN, UNREAD, ("h += y => h = h + y",)),
-    Advised(CheckRule.RETURNED, "net = nn.Sequential(nn.Linear(4, 4), eval('nn.Sigmoid()'), nn.Dropout(1.0, inplace=True))\n" + X
+    Advised(CheckRule.UNSEEN, UNREAD, ("h += y => h = h + y",)),
+    Advised(CheckRule.UNSEEN, "net = nn.Sequential(nn.Linear(4, 4), eval('nn.Sigmoid()'), nn.Dropout(1.0, inplace=True))\n" + X
             + "net(x).sum().backward()\n", (", inplace=True => ",)),
+    Advised(CheckRule.UNSEEN, "class Scaled(nn.Module):\n    def forward(self, x):\n        x *= 2\n        return x\n"
+            + W + "eval('Scaled()')(w.exp()).sum().backward()\n", ("x *= 2 => x = x * 2",)),
+    Advised(CheckRule.OVERLAP, H + "h[1:] += h[:-1]\n(h * h).sum().backward()\n",
+            ("h[:-1] => h[:-1].clone()",), meant="h[:-1] => h[:-1] * 1"),
+    Advised(CheckRule.OVERLAP, "x = torch.tensor([True, False, True])\nx[x] *= torch.tensor([True, False])\n" + W
+            + "(w[:3] * x).sum().backward()\n", ("x[x] *= => x[x.clone()] *=",),
+            meant="x[x] *= torch.tensor([True, False]) => x = x & torch.tensor([True, True, False])"),
     Advised(CheckRule.TWICE, W + "h = w.exp()\nh.sin().sum().backward()\nh.cos().sum().backward()\n",
             ("h.cos() => h = w.exp()\nh.cos()",
              "h.sin().sum().backward()\nh.cos().sum().backward() => (h.sin() + h.cos()).sum().backward()")),

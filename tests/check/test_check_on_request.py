@@ -100,6 +100,61 @@ PROGRAMS = {
             {write}
             return x
         """, "x /= std", "x = x / std"),
+    "an argument that the caller's operation saved": (
+        "scaled = Scaled()\nw = torch.ones(4, requires_grad=True)\nscaled(w.exp()).sum().backward()",
+        "a *= 0.1", """
+        class Scaled(nn.Module):
+            def forward(self, a):
+                {write}
+                return a
+        """, "a *= 0.1", "a = a * 0.1"),
+    "an argument of a loss by parts": (
+        "Loss()(torch.ones(4, requires_grad=True).exp(), torch.ones(4)).backward()",
+        "logits += self.bias", """
+        class Loss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.bias = 0.5
+            def forward(self, logits, labels):
+                return F.binary_cross_entropy_with_logits(self.shifted(logits), labels)
+            def shifted(self, logits):
+                {write}
+                return logits
+        """, "logits += self.bias", "logits = logits + self.bias"),
+    "an attribute of what an unknown network returns": (
+        "output = type('Output', (), {'coeffs': torch.ones(4, requires_grad=True).exp()})\n"
+        "compared(lambda x: output, torch.ones(4), torch.ones(4)).backward()",
+        "pred /= std", """
+        def compared(net, x, std):
+            pred = net(x).coeffs
+            {write}
+            return nn.MSELoss()(x, pred)
+        """, "pred /= std", "pred = pred / std"),
+    "an item of an argument": (
+        "stepped(torch.ones(4, requires_grad=True), [torch.ones(4, requires_grad=True).exp()]).backward()",
+        "state.copy_(state.roll(1))", """
+        def stepped(x, states):
+            return shifted(x, states[0]).sum()
+        def shifted(x, state):
+            {write}
+            return state * x
+        """, "state.copy_(state.roll(1))", "state = state.roll(1)"),
+    "one loss of several, gathered over the turns": (
+        "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))\n"
+        "train(net, torch.optim.SGD(net.parameters(), lr=0.1), torch.ones(4, 1, 4))",
+        "optimizer.step()", """
+        def train(model, optimizer, loader):
+            model.train()
+            gathered = 0
+            for x in loader:
+                first, second = model(x).mean(0)
+                optimizer.zero_grad()
+                first.backward(retain_graph=True)
+                {write}
+                gathered = gathered + second
+            gathered.backward()
+            optimizer.step()
+        """, "optimizer.step()", "pass"),
     "an item by its own norm": (
         "normed(lambda t: [t * 2], torch.ones(2, requires_grad=True)).sum().backward()",
         "tokens[i] /= tokens[i].norm()", """

@@ -72,6 +72,29 @@ def test_what_has_no_gradient(line):
     assert found_in(MODULE.format(inplace="", line=line)) == []
 
 
+def test_an_attribute_that_may_be_none_decides_no_branch():
+    """`block.py` of MAE-DFER: the weights of a layer, of which most configurations have none."""
+    body = """
+    class Net(nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.norm = nn.LayerNorm(4)
+            if scale:
+                self.gamma = nn.Parameter(torch.ones(4))
+            else:
+                self.gamma = None
+        def forward(self, x):
+            if self.gamma is None:
+                h = x[:, 0]
+                y = self.norm(h)
+                x[:, 0] = {value}
+                return x
+            return x * self.gamma
+    """
+    assert len(found_in(body.format(value="y"))) == 1
+    assert found_in(body.replace("x[:, 0] = {value}", "x = x + y")) == []
+
+
 @pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.inference_mode()"])
 def test_decorated(decorator):
     """A decorator that turns gradients off leaves nothing to find in its function."""
@@ -165,7 +188,15 @@ LEAF = "w = torch.ones(3, requires_grad=True)\n"
     (LEAF + "y = w.exp()\ny.sum().backward(retain_graph=True)\ny.sum().backward()", []),
     (LEAF + "y = w * 2\ny.sum().backward()\ny.add_(1)", []),
     (LEAF + "y = w.exp()\ny.add_(1)", []),
-    (LEAF + "x = torch.ones(4)\nx[1:] -= x[:-1]", []),
+    ("x = torch.ones(4)\nx[1:] -= x[:-1]", [("UC207", "medium", "x[1:] -= x[:-1]")]),
+    ("x = torch.ones(4)\nx[1:] -= x[:-1].clone()", []),
+    ("def f(x):\n    x[1:] -= x[:-1]", []),  # an array may
+    ("x = torch.ones(8)\nn = len(x)\nx.narrow(0, 2, n - 2).add_(x.narrow(0, 0, n - 2))", [
+        ("UC207", "medium", "x.narrow(0, 2, n - 2).add_(x.narrow(0, 0, n - 2))")]),
+    ("x = torch.ones(8)\nx.narrow(0, 4, 4).add_(x.narrow(0, 0, 4))", []),
+    ("x = torch.ones(3, dtype=torch.bool)\nx[x] = torch.ones(3) > 1", [
+        ("UC207", "high", "x[x] = torch.ones(3) > 1")]),
+    ("x = torch.ones(3, dtype=torch.bool)\nx[x] = False", []),
     ("x = torch.ones(4, 4)\nx -= x[:1]", [("UC102", "high", "x -= x[:1]")]),
 ])  # fmt: skip
 def test_refused_on_the_spot_or_not_at_all(body, expected):

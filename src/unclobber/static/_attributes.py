@@ -47,12 +47,13 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         return _remembered(run, state, f"{value.name}.{name}", may=value.may)
     # The parts of a structure may have graphs of their own: the losses in a named tuple.
     nodes, grad = (value.nodes, value.grad) if value.kind == "tensor" else (0, Grad.MAYBE)
-    return Value(places=run.new_place(), may=value.may, nodes=nodes, uses=value.uses, grad=grad)
+    return Value(places=run.part_of(value.places), may=value.may, nodes=nodes, uses=value.uses, grad=grad)
 
 
 def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value:
     if key not in state.attributes:
         made = Value(places=run.new_place(), name=key, may=may)
+        run.unseen |= made.places
         state.attributes[key] = holds_integers(made, key.rpartition(".")[2])
     return state.attributes[key]
 

@@ -211,7 +211,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
         return _apart(run, value)._replace(origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
-    made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
+    made = Value(places=run.part_of(value.places), may=value.may | value.nodes, uses=value.uses)
     return made._replace(data=value.data if value.data == "modules" else sole_graph([value]))
 
 

@@ -23,7 +23,7 @@ RULES: dict[PastedKind, tuple[CheckRule, ...]] = {
     "leaf_view": (CheckRule.LEAF_VIEW, CheckRule.LEAF),
     "multi_view": (CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW),
     "expanded": (CheckRule.EXPANDED,),
-    "overlap": (CheckRule.SELF_OVERLAP,),
+    "overlap": (CheckRule.OVERLAP, CheckRule.SELF_OVERLAP),
     "second_backward": (CheckRule.TWICE,),
 }
 _SIDE = re.compile(
@@ -105,13 +105,11 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
     if site.kind == "backward":
         yield from _freed(site, context)
         return
-    saves = {id(place.scope): place.line for place in context.saved}
     for depth, (scope, line) in enumerate(reversed(context.needed)):
         positions = [p for p in context.tree.lines_in(site, scope) if p != line or site.line == line]
-        if not positions:
-            continue
-        yield Clue(*_in_order(positions, line, saves.get(id(scope)), scope, depth, site))
-        return
+        if positions:
+            yield Clue(*_in_order(positions, line, scope, depth, site))
+            return
     if context.needed or site.kind not in UPDATES:
         return
     for depth, (scope, line) in enumerate(reversed(context.saved)):
@@ -125,21 +123,12 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
             return
 
 
-def _in_order(
-    positions: list[int], needed: int, saved: int | None, scope: Scope, depth: int, site: WriteSite
-) -> tuple[float, str]:
+def _in_order(lines: list[int], needed: int, scope: Scope, depth: int, site: WriteSite) -> tuple[float, str]:
     """Return the points of a write for its lines in the function of a frame."""
-    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
-    looped = any(first <= p <= last for first, last in around for p in positions)
+    looped = any(a <= min(needed, p) and max(needed, p) <= b for a, b in scope.loops for p in lines)
     if site.kind not in UPDATES:
-        return (0.7, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
-    before = [p for p in positions if p < needed]
-    if saved is not None and saved < needed:
-        if any(saved < p for p in before):
-            return 5.0, f"it lies between the save in line {saved} and the backward in line {needed}"
-        return (0.5, "") if looped else (-1.0, "")
-    if before and around and not any(first <= p <= last for first, last in around for p in before):
-        return 0.3, ""
+        return (0.7, "in a function that the frames reach") if min(lines) < needed else (0.0, "")
+    before = [p for p in lines if p < needed]
     if before:
         others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
@@ -150,15 +139,13 @@ def _in_order(
 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """A backward frees a graph for the one that failed: itself in the turn before, or one before it."""
+    """A backward in a loop has freed the graph for the next turn's, which is the one that failed."""
     if not context.needed:
         return
     scope, line = context.needed[-1]
     if site.path == scope.path and site.line == line:
         looped = any(first <= line <= last for first, last in scope.loops)
         yield Clue(5.0 if looped else 3.0, "the backward of the turn before frees the graph")
-    elif site.path == scope.path and scope.line <= site.line < line:
-        yield Clue(4.0, f"it frees the graph before the backward in line {line}")
 
 
 def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -193,11 +180,8 @@ def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
                     yield Clue(points, f"{pasted.node} is what `{suspicion.operation}` makes")
                 elif suspicion.role == "result":
                     yield Clue(-1.5)
-            needed = suspicion.needed
-            if needed and context.needed and needed.line == context.needed[-1].line:
-                yield Clue(2.0, "the pasted backward needs it, by the source")
             return
-        elif suspicion.rule is CheckRule.RETURNED and pasted.node in _ACTIVATIONS:
+        elif suspicion.role == "returned" and pasted.node in _ACTIVATIONS:
             yield Clue(2.0, f"it overwrites what a module returns, which {pasted.node} saves")
 
 
@@ -206,11 +190,7 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
     run = context.tree.runs.get(site.path)
     if run is None or site.kind in (*UPDATES, "backward", "module"):
         return
-    value = run.written.get(site.line)
-    if value is None:
-        scope = context.tree.files[site.path].scope(site.line)
-        is_followed = any(scope.line <= line <= scope.end_line for line in run.written)
-        yield Clue(-2.0 if is_followed else -0.5)
+    if (value := run.written.get(site.line)) is None:
         return
     is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
     # What is written after a save has a gradient, whatever its name says.
@@ -230,30 +210,18 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     # `x[i] += v` counts once if `x` is a list.
     counts = {site.bumps, 1} if re.fullmatch(r"[\w\s+-]+", site.index) else {site.bumps}
     known = math.prod(count or 1 for count in turns)
-    alike = [
-        other for other in context.tree.files[site.path].sites
-        if other.function == site.function and other.target == site.target and other.kind == site.kind
-    ]  # fmt: skip
     if any(".shape" in loop.over or ".size" in loop.over for loop in site.loops) and bumps < max(
         context.pasted.shape or (0,)
     ):
         yield Clue(-1.5)
     if bumps == site.bumps * known and all(turns) and turns:
         yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")
-    elif bumps > 2 and turns and len(alike) > 1 and bumps % len(alike) == 0:
-        yield Clue(2.5, f"{bumps} bumps: {len(alike)} such writes in loops of {bumps // len(alike)} turns")
     elif bumps > 2 and turns and re.match(r"\s*\[", _made(site, context)):
         yield Clue(-1.0)  # each turn writes to another tensor of a list
     elif bumps > 2 and turns:
         yield Clue(1.5, f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop")
     elif bumps in counts:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
-    elif bumps > 1 and bumps == len(alike) * site.bumps:
-        yield Clue(2.5, f"{bumps} bumps: as many such writes as stand here")
-    elif 1 < bumps < len(alike) * site.bumps:
-        yield Clue(1.5, f"{bumps} bumps: some of {len(alike)} such writes")
-    elif bumps > 2 or (bumps == 1 and site.bumps > 1):
-        yield Clue(-1.0)
 
 
 def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -314,17 +282,6 @@ def _defined(attribute: str, lines: list[str]) -> str:
     return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1:])
 
 
-def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """The frames of the save lie near the write."""
-    if not context.saved or site.kind in UPDATES or site.kind == "backward":
-        return
-    scope, line = context.saved[-1]
-    if scope.path == site.path and scope.line <= site.line <= scope.end_line:
-        text = context.tree.files[site.path].lines[line - 1]
-        named = re.search(rf"(?<![\w.]){re.escape(site.target)}\b", text) is not None
-        yield Clue(2.0 + 3.0 * named, f"it writes what line {line} of the frames uses" if named else "")
-
-
 def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
     """Code that runs outside of training, or without gradients."""
     bare = site.function.rpartition(".")[2]
@@ -350,15 +307,6 @@ def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(0.5)
     if re.search(r"(^|_)(targets?|labels?|masks?|gts?|ignore)(_|$)", site.target):
         yield Clue(-1.0)
-
-
-def _part(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """Views of several, or of a parameter, by the words around the write."""
-    kind, made = context.pasted.kind, _made(site, context)
-    if kind == "multi_view" and re.search(r"chunk|split|unbind", made):
-        yield Clue(4.0, "it is one of several views")
-    elif kind in ("leaf", "leaf_view") and re.search(r"\.(weight|bias)\b|\bparam", f"{site.target} {made}"):
-        yield Clue(3.0, "a parameter is written, by its name")
 
 
 def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -390,8 +338,7 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 
 CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
-    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training,
-    _network, _part,
+    _kind, _order, _refused, _suspected, _written, _bumps, _node, _unlikely, _said, _training, _network,
 )  # fmt: skip
 """Each yields points for one place; a new clue is one function here."""
 

@@ -56,6 +56,9 @@ class FileRun:
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}  # set by `__init__`, for any arguments
         self.uses: dict[int, Use] = {}  # by the bit of a network's node, its call
+        self.unseen: set[int] = set()
+        """The storages of arguments and of unknown functions' results, which others may have saved."""
+        self.overwritten: list[tuple[frozenset[int], Suspicion]] = []  # the writes to such storages
         self.losses: set[int] = set()  # the storages of values from which a backward ran
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
@@ -103,6 +106,11 @@ class FileRun:
     def new_place(self) -> frozenset[int]:
         self.last_place += 1
         return frozenset([self.last_place])
+
+    def part_of(self, places: frozenset[int]) -> frozenset[int]:  # a new place, unseen if the whole is
+        made = self.new_place()
+        self.unseen |= made if places & self.unseen else frozenset()
+        return made
 
     @property
     def root(self) -> str:  # the function that is followed by itself, for any caller

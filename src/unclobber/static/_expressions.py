@@ -226,7 +226,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     if not base.may_be_tensor:
         return Value(places=run.new_place())
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
-        return Value(places=run.new_place(), may=base.may, uses=base.uses)
+        return Value(places=run.part_of(base.places), may=base.may, uses=base.uses)
     tensors = [v for v in values if v.may_be_tensor and (state.is_sure(v) or v.integer)]
     if isinstance(index, ast.Compare) or tensors or any(value.kind == "sequence" for value in values):
         return _gathered(run, base, values, node, state)
@@ -235,7 +235,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     doubtful = not isinstance(index, (ast.Tuple, ast.Slice)) and (
         not state.is_sure(base) or base.data == "network" or any(value.may_be_tensor for value in values)
     )
-    places = run.new_place() if doubtful else base.places or run.new_place()
+    places = run.part_of(base.places) if doubtful else base.places or run.new_place()
     view = view_of(run, state, "slice", "view", base, run.span(node), base.grad)
     view = view._replace(kind=base.kind, sure=state.is_sure(base), places=places)
     return view._replace(leaf=Leaf.NO, origin=None) if doubtful else view

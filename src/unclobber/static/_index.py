@@ -79,7 +79,7 @@ class FileIndex:
                 self.defined[statement.name] = statement
 
     def _note_method(self, node: ast.Attribute) -> None:
-        if node.attr in ("parameters", "named_parameters"):
+        if node.attr in ("parameters", "named_parameters", "train"):
             self.trained.add(dotted(node.value))
         elif node.attr == "zero_grad":
             self.zeroed.add(dotted(node.value))

@@ -35,7 +35,10 @@ def follow(
         return
     state = FlowState(attributes=dict(left or {}))
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
+    run.overwritten = []
     _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
+    if node.name == "forward" or node.name not in run.own.called:
+        run.unseen.update(*(value.places for value in state.names.values() if value.given))
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
@@ -95,7 +98,9 @@ def inline(
     is_part = owner is not None and owner.made is not None
     too_deep = run.depth >= DEEPEST or run.stack.count(function) > 3 * is_part or run.evaluated > BUDGET
     if too_deep or (values is not None and not run.follows(function)) or yields(function):
-        return unknown_result(run, state, [*(values or ()), *keywords.values()])
+        result = unknown_result(run, state, [*(values or ()), *keywords.values()])
+        run.unseen |= result.places
+        return result
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function
     # A nested function sees the variables around it. A global counts at its present value only while the
@@ -218,7 +223,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
         value = Value(places=run.new_place(), name=argument.arg, given=True)
     if _INTEGER_TENSOR.search(text):
         return value._replace(grad=Grad.NO, integer=True)
-    return holds_integers(value, argument.arg)
+    return value if "FloatTensor" in text else holds_integers(value, argument.arg)
 
 
 @lru_cache(maxsize=512)

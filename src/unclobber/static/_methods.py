@@ -76,12 +76,14 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
             run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, run.span(call.node), kept))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
     owners = receiver.owners or state.reached & {optimized(holder)}
+    guessed = state.reached | state.maybe_reached if not owners or owners == {""} else frozenset[str]()
+    owners = guessed - {""} if len(guessed - {""}) == 1 else owners
     if owners := owners - run.frozen:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
         fused = receiver.data == "fused"
         rule = CheckRule.DATA if fused else CheckRule.STEP
-        updated(run, state, owners, call.node, rule, HIGH - fused)
+        updated(run, state, owners, call.node, rule, HIGH - (fused or bool(guessed)))
     return PLAIN
 
 

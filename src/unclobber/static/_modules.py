@@ -134,7 +134,7 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
     grad = Grad.NO if state.mode else grad
     # A recurrent module takes a packed sequence, too, and returns one (`rnn.py` of translate).
     if first.may_be_tensor and data.kind not in RECURRENT:
-        state.sure |= first.places
+        state.sure.update(*(value.places for value in (values if facts.others else [first])))
     # The gradient of a frozen product's input reads only the weight, so the input isn't saved:
     # tests/programs/allowed/frozen_layer_input_overwritten.py.
     is_product = facts.parameters and data.kind.startswith(("Linear", "Conv"))
@@ -211,7 +211,7 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
                 value = given_to_unread(run, trial, node, (), result, part.name)
         confirm(run, trial, value.may | value.nodes)
     for suspicion in in_chain.values():
-        if suspicion.rule in (CheckRule.SAVED, CheckRule.RETURNED):
+        if suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN):
             # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
             # specific.
             confidence = min(suspicion.confidence, HIGH - run.at_top)

@@ -69,14 +69,6 @@ class CheckRule(Enum):
         write="changed here, unseen by torch",
         reported_from=ON_REQUEST, is_silent=True, past_counter=True,
     )
-    SAVED_DATA = RuleFacts(
-        "UC102",
-        "{name} is overwritten through .data after {operation} saved {kept} for backward",
-        "write after the backward that needs the old values, or to a clone",
-        saved="{operation} saves {kept} here",
-        write="overwritten here, unseen by torch",
-        reported_from=ON_REQUEST, needs_graph=True, is_silent=True, past_counter=True,
-    )
     MODULE = RuleFacts(
         "UC101",
         "{how} overwrites what the module before it, {operation}, saves",
@@ -104,20 +96,11 @@ class CheckRule(Enum):
         write="changed here by the optimizer",
         reported_from=ON_REQUEST, needs_training=False,
     )
-    GIVEN = RuleFacts(
+    UNSEEN = RuleFacts(
         "UC101",
-        "{name} is overwritten after {operation} was given it; most modules save what they are given",
+        "{name} is overwritten, and what made or read it before isn't read here: it fails if that saved it",
         _OUT_OF_PLACE,
-        saved="given to a module that isn't read here",
-        write="overwritten here ({how})",
-        reported_from=ON_REQUEST, needs_graph=True,
-    )
-    RETURNED = RuleFacts(
-        "UC101",
-        "{how} overwrites what {operation} returns, which that one saves if it is an activation",
-        "leave inplace=True out of this module",
-        saved="returned by a module that isn't read here",
-        write="this module writes in place",
+        saved="made or read here",
         reported_from=ON_REQUEST, needs_graph=True,
     )
     TWICE = RuleFacts(
@@ -180,6 +163,12 @@ class CheckRule(Enum):
         "{how} writes to {name}, which is expanded: several of its elements are one",
         "clone the tensor before the write",
         saved="expanded here",
+    )
+    OVERLAP = RuleFacts(
+        "UC207",
+        "{how} writes to {name} and reads other elements of the same memory",
+        "clone what is read",
+        needs_training=False, variant="input",
     )
     UNMARKED = RuleFacts(
         "UC103",

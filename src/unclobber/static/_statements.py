@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from functools import reduce
 
-from ..syntax import OPERATORS, dotted
+from ..syntax import OPERATORS
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
 from ._index import calls, globals_of, mode_of, unparsed
 from ._inlining import inline
 from ._operations import operation
-from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
 from ._values import PLAIN, Grad, Leaf, Value, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
@@ -74,7 +73,6 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     """Record an augmented assignment to a tensor: its write, its operation and its new history."""
     target, operator = node.target, OPERATORS[type(node.op)]
     how = f"{operator.symbol}="
-    _overlap(run, node, how, current, state)
     is_part = isinstance(target, ast.Subscript)
     holder = target.value if isinstance(target, ast.Subscript) else target
     if isinstance(holder, ast.Attribute) and holder.attr == "data":
@@ -92,20 +90,6 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
         rebind_view(run, holder, result, state)
     else:
         bind(run, target, result._replace(leaf=current.leaf), state)
-
-
-def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state: FlowState) -> None:
-    """Suspect ``x -= x[:1]``, which reads elements that it has already overwritten."""
-    value = node.value
-    if not isinstance(value, ast.Subscript) or not isinstance(node.target, ast.Name):
-        return
-    same = dotted(value.value) == node.target.id
-    sliced = isinstance(value.slice, (ast.Tuple, ast.Slice))
-    if same and sliced and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice)):
-        sure = state.is_sure(current)
-        if sure or isinstance(value.slice, ast.Tuple):
-            suspicion = Suspicion(CheckRule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
-            run.suspect(state, suspicion._replace(saved=run.span(value), how=how, name=node.target.id))
 
 
 # --- plain statements --------------------------------------------------------------------------------

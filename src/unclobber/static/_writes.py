@@ -9,15 +9,29 @@ from typing import NamedTuple
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import unparsed
+from ._index import method_of, unparsed
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
-_UNREAD = {"given": CheckRule.GIVEN, "returned": CheckRule.RETURNED}
-"""The rules of what a module that isn't read may save, by its role."""
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
 """Dropout, which mostly follows an activation, and names of activations."""
+
+
+_NO_ACTIVATION = re.compile(
+    r"loss|total|count|(^|[._])(sum|dim|sz|rate|objective|num|weights?|dets?)$|box|coord|anchor|targets|gt_|mask|"
+    r"label|idx|arg(min|max)|iou|overlap|proposal|assign",
+    re.I,
+)
+"""Names of numbers, of sums of losses, and of what no gradient flows through."""
+_NO_NETWORK = re.compile(r"reset|update|collate|clip|coords|nms|process|__|vis|simple_test|coalesced", re.I)
+"""Names of functions of which no network or loss consists."""
+_OVERWRITE = frozenset({"zero_", "fill_", "normal_", "uniform_", "|=", "&=", "%=", "//="})
+_SHIFTED = re.compile(
+    r"(.*)\[(\d+):\]=\1\[:-\2\]|"
+    r"(?P<narrow>.*\bnarrow\(.*, )(?P<start>\d+)(?P<rest>, .*[A-Za-z].*\))=(?P=narrow)\d+(?P=rest)"
+)
+"""A part of a tensor, and the same part some elements further."""
 
 
 class SaveEffect(NamedTuple):
@@ -120,6 +134,13 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
+        if value.grad and value.places <= run.unseen and not state.quiet and _is_activation(run, made):
+            at = target.slice if isinstance(target, ast.Subscript) else None
+            of_list = isinstance(at, (ast.Constant, ast.Name)) and run.evaluate(at, state).kind != "sequence"
+            sure |= run.root == "forward" and not of_list
+            shown = blamed._replace(rule=CheckRule.UNSEEN, confidence=1)
+            run.overwritten.append((frozenset() if sure else value.places, shown))
+    _overlap(run, state, made, blamed)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
     if expanded is not None and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
@@ -139,7 +160,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
     assert blamed.write is not None
     alone = all(place in state.kept for place in value.places)
     name = blamed.name.partition("[")[0]
-    rule = CheckRule.SAVED_DATA if value.data == "data" else CheckRule.SAVED
+    rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
     for place in value.places:
         # Sorted, so that every run reports the same one.
         for kept in sorted(state.kept.get(place, ()), key=_first_in_source):
@@ -157,11 +178,25 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             # needs the tensor.
             before = state.pending.get(key)
             nodes = kept.node | (before.nodes if before else 0)
+            unread = kept.role in ("given", "returned")
             suspicion = blamed._replace(
-                rule=_UNREAD.get(kept.role, rule), confidence=confidence, saved=kept.span,
+                rule=CheckRule.UNSEEN if unread else rule, confidence=confidence, saved=kept.span,
                 operand=kept.operand, operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
+
+
+def _is_activation(run: FileRun, made: WriteEffect) -> bool:
+    """Return whether a write may be one to an activation, by its target's name and its function's class."""
+    owner, _, function = run.function.rpartition(".")
+    cls = run.index.defined.get(owner.partition(".")[0])
+    is_far = isinstance(cls, ast.ClassDef) and method_of(cls, "forward") is None
+    if (is_far and not re.search("forward|loss", function)) or _NO_NETWORK.search(function):
+        return False
+    name = unparsed(made.target).partition("[")[0] if made.target is not None else ""
+    # `ReLU` in place mostly follows a norm, which doesn't save what it returns.
+    is_written = "inplace" not in made.how or made.value.given
+    return is_written and made.how not in _OVERWRITE and not _NO_ACTIVATION.search(name)
 
 
 def _first_in_source(kept: Kept) -> tuple[object, ...]:
@@ -177,6 +212,26 @@ def _is_next(kept: Kept, blamed: Suspicion) -> bool:
     is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
     # Boxes are clipped by `x[:, 0] = x[:, 0].clamp(min=0)` where nothing is trained.
     return kept.own and is_here and (is_same or is_soon) and "[" not in blamed.name
+
+
+def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
+    """Suspect ``x[x] = y`` and ``x[1:] += x[:-1]``, which torch refuses, and ``x -= x[:1]``."""
+    target, node, source = made.target, made.node, made.source
+    read = node.args[0] if isinstance(node, ast.Call) and node.args else getattr(node, "value", None)
+    sure, rule, confidence = state.is_sure(made.value), CheckRule.OVERLAP, 0
+    written, other = ("" if part is None else unparsed(part) for part in (target, read))
+    if isinstance(target, ast.Subscript) and unparsed(target.value) == unparsed(target.slice):
+        if isinstance(node, ast.AugAssign) or (source is not None and source.may_be_tensor):
+            confidence = (HIGH - (source is None or source.kind == "unknown")) * sure
+    elif shifted := _SHIFTED.fullmatch(f"{written}={other}") or _SHIFTED.fullmatch(f"{other}={written}"):
+        confidence = (HIGH - 1) * (sure or shifted["start"] is not None)
+    elif isinstance(node, ast.AugAssign) and isinstance(read, ast.Subscript) and isinstance(target, ast.Name):
+        parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
+        if unparsed(read.value) == written and any(isinstance(part, ast.Slice) for part in parts):
+            rule, confidence = CheckRule.SELF_OVERLAP, HIGH - 1 + sure if sure or len(parts) > 1 else 0
+            blamed = blamed._replace(saved=run.span(read))
+    if confidence:
+        run.suspect(state, blamed._replace(rule=rule, confidence=confidence))
 
 
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
@@ -242,6 +297,9 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
         bits |= element.may | element.nodes
     for attribute in state.attributes.values():
         bits |= attribute.may
+    for places, suspicion in run.overwritten:
+        if not places or places & state.sure:
+            run.suspect(state, suspicion)
     confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
     if run.is_trained and not value.places & run.losses:
         for element in value.nested():

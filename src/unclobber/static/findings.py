@@ -28,25 +28,23 @@ def findings(
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: a chain of modules' where it is made, no consequences of a freed graph, and
-    what one change would end together."""
+    """Return each mistake once: a chain of modules' where it is made, no consequences of a freed graph, or of
+    a line that torch refuses, and what one change would end together."""
     # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
     called = {each.how: each for each in suspicions if _is_chain(each)}
-    chained = (CheckRule.MODULE, CheckRule.RETURNED)
-    made = {each.how for each in suspicions if each.rule in chained and each.write != each.saved}
+    chained = (CheckRule.MODULE, CheckRule.UNSEEN)
+    made = {e.how for e in suspicions if e.rule in chained and e.saved and e.write != e.saved}
     steps = {each.write for each in suspicions if each.rule is CheckRule.STEP}
     refused = {s.write for s in suspicions if s.rule is CheckRule.SEVERAL and s.confidence > 1}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
+    known = {each.write for each in suspicions if each.rule is not CheckRule.UNSEEN}
+    said = {CheckRule.RETAINED: steps, CheckRule.SAVED: refused, CheckRule.UNSEEN: known}
     causes: dict[object, Suspicion] = {}
     for each in suspicions:
         if each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice:
             continue
-        if (_is_chain(each) and each.how in made) or (
-            each.rule is CheckRule.RETAINED and each.write in steps
-        ):
+        if (_is_chain(each) and each.how in made) or each.write in said.get(each.rule, ()):
             continue
-        if each.rule is CheckRule.SAVED and each.write in refused:
-            continue  # torch refuses that line at once, so no backward comes to miss what it overwrote
         flag = each
         if each.rule is CheckRule.MODULE:
             flag = called.get(each.how, each)._replace(rule=each.rule, write=each.write, saved=each.saved)
@@ -61,7 +59,7 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
 
 
 def _is_chain(suspicion: Suspicion) -> bool:
-    is_made = suspicion.rule in (CheckRule.SAVED, CheckRule.RETURNED)
+    is_made = suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN)
     return is_made and suspicion.write == suspicion.saved
 
 
@@ -69,8 +67,9 @@ def _cause(suspicion: Suspicion) -> object:
     """Return what several suspicions share if one change of the program ends all of them."""
     if suspicion.write is not None and suspicion.write.inner:
         return suspicion.rule, suspicion.write.inner
-    if suspicion.rule in (CheckRule.SAVED, CheckRule.STEP) and suspicion.write != suspicion.saved:
-        return suspicion.rule, suspicion.saved, suspicion.name.partition("[")[0]
+    joined = (CheckRule.SAVED, CheckRule.STEP, CheckRule.UNSEEN)
+    if suspicion.rule in joined and suspicion.write != suspicion.saved:
+        return suspicion.rule, suspicion.saved or suspicion.span.function, suspicion.name.partition("[")[0]
     return suspicion
 
 
