@@ -126,6 +126,21 @@ def test_a_function_that_is_only_called_without_gradients():
     assert found_in(body + "def train(x): return step(x)\n    ") != []
 
 
+def test_a_function_that_calls_itself_and_is_only_called_without_gradients():
+    """`convert_model` of optimum-habana goes through a tree of modules."""
+    body = """
+    def convert(model, off):
+        for child in model.children():
+            new = nn.Linear(3, 3)
+            new.weight.copy_(child.weight)
+            convert(child, off)
+    """
+    assert found_in(body) != []
+    called = "def main(model):\n        with torch.no_grad():\n            convert(model, True)\n    "
+    assert found_in(body + called) == []
+    assert found_in(body + called + "def train(model): convert(model, False)\n    ") != []
+
+
 def test_exclusive_branches():
     """One branch saves and the other writes: never both."""
     body = """

@@ -128,7 +128,7 @@ class FileIndex:
     @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
-        calls, defined = self._calls, self._defined
+        calls, defined = [call for call in self._calls if call[0] != call[1]], self._defined  # no recursion
         unrecorded: set[str] = set()
         while True:
             more = {

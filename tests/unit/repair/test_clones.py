@@ -61,6 +61,21 @@ def test_nothing_to_clone(proposed):
     assert proposed(clone_saved, "UC301", PROGRAM, saved="torch.exp(x) * w") == []
 
 
+@pytest.mark.parametrize(
+    ("made", "copies"), [("[conv(x) for x in xs]", 0), ("[]", 0), ("torch.stack(xs)", 1)]
+)
+def test_a_list_has_no_clone(proposed, made, copies):
+    """``laterals[i - 1] += x`` writes to an element, as in mmdetection's ``FPN``; of a tensor, to a part."""
+    text = f"""
+    def f(xs, conv):
+        laterals = {made}
+        laterals[0] += laterals[1].exp()
+        return laterals
+    """
+    texts = proposed(clone_target, "UC101", text, write="laterals[0]")
+    assert [text.count("laterals = laterals.clone()") for text in texts] == [1] * copies
+
+
 def test_the_target_is_copied_before_the_write(proposed):
     """One line directly before the write, comments above both."""
     text = """
