@@ -119,6 +119,6 @@ def _unknown(context: Context) -> Iterator[str]:
         yield "the sentence has no shape and no versions: paste all of it"
     if pasted.kind == "saved" and not pasted.forward:
         yield (
-            "the line of the save isn't known: run with torch.autograd.set_detect_anomaly(True) and "
-            "paste its frames, too"
+            "the text doesn't say which line saved the tensor: run with "
+            "torch.autograd.set_detect_anomaly(True) and paste its frames, too"
         )
