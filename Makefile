@@ -61,7 +61,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Built anew when its sources change: without that, a test run would silently be one of the Python core alone.
 NATIVE := src/unclobber/observe/native
-%/.unclobber-native-built: %/.unclobber-installed $(wildcard $(NATIVE)/sources/*) $(NATIVE)/build.py
+%/.unclobber-native-built: %/.unclobber-installed $(wildcard $(NATIVE)/sources/*) $(addprefix $(NATIVE)/,build.py place.py)
 	@$*/bin/python -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
