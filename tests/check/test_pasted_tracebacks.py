@@ -330,6 +330,36 @@ def test_a_second_backward_names_the_one_that_freed(answer):
     assert first["writes"][0]["line"] == 4
 
 
+def test_a_second_backward_in_no_loop_is_not_surely_its_own_cause(answer):
+    """The backward before it has freed what both need, and is told as well, with its reason."""
+    source = (
+        "from torch import nn\nnet = nn.Linear(4, 4)\nother = nn.Linear(4, 1)\n"
+        "def f(x):\n    h = net(x).exp()\n    h.sum().backward()\n    other(h).sum().backward()\n"
+    )
+    text = '  File "t.py", line 7, in f\nRuntimeError: Trying to backward through the graph a second time'
+    found = answer(text, t=source)["candidates"]
+    assert not any(candidate["confident"] for candidate in found)
+    (before,) = [candidate for candidate in found if candidate["writes"][0]["line"] == 6]
+    assert "it frees the graph before the backward in line 7" in before["why"]
+
+
+def test_a_step_before_the_save_is_not_blamed(answer):
+    """The frames of anomaly mode say where the save is: the write lies between it and the backward."""
+    source = (
+        "import torch\n\n\ndef train(net, opt, x):\n    opt.step()\n    h = net(x)\n"
+        "    loss = h.sum()\n    opt.step()\n    loss.backward()\n"
+    )
+    frames = (
+        "UserWarning: Error detected in AddmmBackward0. Traceback of forward call that caused the error:\n"
+        '  File "train.py", line 6, in train\n    h = net(x)\n\n'
+        'Traceback (most recent call last):\n  File "train.py", line 9, in train\n    loss.backward()\n'
+    )
+    document = answer(pasted(node="AsStridedBackward0", version=3, expected=2, frames=frames), train=source)
+    (first, *_) = document["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (8, True)
+    assert "it lies between the save in line 6 and the backward in line 9" in first["why"]
+
+
 def test_what_cannot_be_told_is_said(answer):
     """Frames of another tree, a sentence without numbers, a text without a sentence."""
     document = answer(f'  File "/x/elsewhere.py", line 3, in run\n{SENTENCE}', train=STEPS)

@@ -13,7 +13,7 @@ from ..syntax import parse_expression
 from ._engine import NOT_TRAINED
 from ._pasted import Pasted, PastedKind
 from ._rules import CheckRule, Suspicion
-from ._sites import Scope, WriteSite
+from ._sites import WriteSite
 from ._tree import FramePlace, SourceTree
 
 UPDATES = frozenset({"step", "load", "broadcast"})
@@ -105,16 +105,15 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
     if site.kind == "backward":
         yield from _freed(site, context)
         return
-    for depth, (scope, line) in enumerate(reversed(context.needed)):
-        positions = [p for p in context.tree.lines_in(site, scope) if p != line or site.line == line]
-        if positions:
-            yield Clue(*_in_order(positions, line, scope, depth, site))
+    for depth, frame in enumerate(reversed(context.needed)):
+        lines = context.tree.lines_in(site, frame.scope)
+        if lines := [line for line in lines if line != frame.line or site.line == line]:
+            yield _in_order(lines, frame, depth, site, context)
             return
     if context.needed or site.kind not in UPDATES:
         return
     for depth, (scope, line) in enumerate(reversed(context.saved)):
-        positions = [p for p in context.tree.lines_in(site, scope) if p != line]
-        if positions:
+        if positions := [p for p in context.tree.lines_in(site, scope) if p != line]:
             looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
             if max(positions) > line:
                 yield Clue(4.0 - 0.5 * depth, f"it follows the save at line {line} of the pasted frames")
@@ -123,29 +122,38 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
             return
 
 
-def _in_order(lines: list[int], needed: int, scope: Scope, depth: int, site: WriteSite) -> tuple[float, str]:
+def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, context: Context) -> Clue:
     """Return the points of a write for its lines in the function of a frame."""
-    looped = any(a <= min(needed, p) and max(needed, p) <= b for a, b in scope.loops for p in lines)
+    scope, needed = frame
+    saved = {id(place.scope): place.line for place in context.saved}.get(id(scope), needed)
+    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
+    looped = any(first <= line <= last for first, last in around for line in lines)
+    before = [line for line in lines if line < needed]
     if site.kind not in UPDATES:
-        return (0.7, "in a function that the frames reach") if min(lines) < needed else (0.0, "")
-    before = [p for p in lines if p < needed]
+        return Clue(0.7, "in a function that the frames reach") if before else Clue(0.0)
+    if saved < needed:
+        if any(saved < line for line in before):
+            return Clue(5.0, f"it lies between the save in line {saved} and the backward in line {needed}")
+        return Clue(0.5 if looped else -1.0)
+    if before and around and not any(first <= line <= last for first, last in around for line in before):
+        return Clue(0.3)
     if before:
         others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
         backward_between = any(name == "backward" and line < max(before) for line, name, _ in scope.calls)
         points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
-        return points, f"it precedes the backward in line {needed}"
-    return (1.0, "it precedes the backward in the next turn of the loop") if looped else (-1.0, "")
+        return Clue(points, f"it precedes the backward in line {needed}")
+    return Clue(1.0, "it precedes the backward in the next turn of the loop") if looped else Clue(-1.0)
 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """A backward in a loop has freed the graph for the next turn's, which is the one that failed."""
-    if not context.needed:
-        return
-    scope, line = context.needed[-1]
-    if site.path == scope.path and site.line == line:
-        looped = any(first <= line <= last for first, last in scope.loops)
-        yield Clue(5.0 if looped else 3.0, "the backward of the turn before frees the graph")
+    """A backward frees a graph for the one that failed: itself in the turn before, or one before it."""
+    for scope, line in context.needed[-1:]:
+        if site.path == scope.path and site.line == line:
+            looped = any(first <= line <= last for first, last in scope.loops)
+            yield Clue(5.0 if looped else 3.0, "the backward of the turn before frees the graph")
+        elif site.path == scope.path and scope.line <= site.line < line:
+            yield Clue(4.0, f"it frees the graph before the backward in line {line}")
 
 
 def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -180,6 +188,8 @@ def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
                     yield Clue(points, f"{pasted.node} is what `{suspicion.operation}` makes")
                 elif suspicion.role == "result":
                     yield Clue(-1.5)
+            if suspicion.needed and context.needed and suspicion.needed.line == context.needed[-1].line:
+                yield Clue(2.0, "the pasted backward needs it, by the source")
             return
         elif suspicion.role == "returned" and pasted.node in _ACTIVATIONS:
             yield Clue(2.0, f"it overwrites what a module returns, which {pasted.node} saves")
@@ -188,9 +198,8 @@ def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
 def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The interpreter knows whether the target is a tensor."""
     run = context.tree.runs.get(site.path)
-    if run is None or site.kind in (*UPDATES, "backward", "module"):
-        return
-    if (value := run.written.get(site.line)) is None:
+    value = None if run is None else run.written.get(site.line)
+    if value is None or site.kind in (*UPDATES, "backward", "module"):
         return
     is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
     # What is written after a save has a gradient, whatever its name says.
@@ -203,16 +212,14 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The number of writes since the save."""
-    bumps = context.pasted.bumps
-    if not bumps or site.kind == "backward":
+    if not (bumps := context.pasted.bumps) or site.kind == "backward":
         return
     turns = [loop.turns for loop in site.loops]
     # `x[i] += v` counts once if `x` is a list.
     counts = {site.bumps, 1} if re.fullmatch(r"[\w\s+-]+", site.index) else {site.bumps}
     known = math.prod(count or 1 for count in turns)
-    if any(".shape" in loop.over or ".size" in loop.over for loop in site.loops) and bumps < max(
-        context.pasted.shape or (0,)
-    ):
+    by_size = any(".shape" in loop.over or ".size" in loop.over for loop in site.loops)
+    if by_size and bumps < max(context.pasted.shape or (0,)):
         yield Clue(-1.5)
     if bumps == site.bumps * known and all(turns) and turns:
         yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")

@@ -118,7 +118,4 @@ def _unknown(context: Context) -> Iterator[str]:
     if pasted.kind == "saved" and pasted.version is None:
         yield "the sentence has no shape and no versions: paste all of it"
     if pasted.kind == "saved" and not pasted.forward:
-        yield (
-            "the text doesn't say which line saved the tensor: run with "
-            "torch.autograd.set_detect_anomaly(True) and paste its frames, too"
-        )
+        yield "the text lacks the frames of the save: torch.autograd.set_detect_anomaly(True) prints them"

@@ -255,7 +255,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
         a.items if a.items == b.items else (),
         a.data if a.data == b.data else None,
         a.name if a.name == b.name else "",
-        (a.given and b.given) or Constant(None) in (a.data, b.data),
+        (a.given and b.given) or Constant(None) in (a.data, b.data),  # `is None` decides no branch then
     )
 
 

@@ -16,8 +16,6 @@ from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
 """Dropout, which mostly follows an activation, and names of activations."""
-
-
 _NO_ACTIVATION = re.compile(
     r"loss|total|count|(^|[._])(sum|dim|sz|rate|objective|num|weights?|dets?)$|box|coord|anchor|targets|gt_|mask|"
     r"label|idx|arg(min|max)|iou|overlap|proposal|assign",
@@ -147,10 +145,9 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
         confidence = HIGH - isinstance(target, ast.Subscript) - _is_far(run, expanded.span)
         confidence = confidence if expanded.sure else 1
-        rule, saved = CheckRule.EXPANDED, expanded.span
-        run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved))
-    now = run.tick()
-    state.written.update(dict.fromkeys(value.places, now))
+        blamed = blamed._replace(rule=CheckRule.EXPANDED, saved=expanded.span)
+        run.suspect(state, blamed._replace(confidence=confidence))
+    state.written.update(dict.fromkeys(value.places, run.tick()))
     return made.after(state)
 
 

@@ -57,10 +57,9 @@ def targets(source: Source, statement: ast.AST) -> list[ast.expr]:
 
 def _is_container(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     """Return whether a name is bound to a list or dict: ``laterals[i - 1] += x`` (``FPN`` of mmdetection)."""
-    names = (
-        node for node in walk(source.function(statement) or source.tree) if is_name(node, source.code(place))
-    )
-    values = (bound[1] for node in names if (bound := binding_at(source, node)) is not None)
+    name = source.code(place)
+    named = (node for node in walk(source.function(statement) or source.tree) if is_name(node, name))
+    values = (bound[1] for node in named if (bound := binding_at(source, node)) is not None)
     return any(isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp) for value in values)
 
 
