@@ -171,12 +171,12 @@ class Holders:
     def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
         """Return the names of a frame that hold the tensor, and those of other tensors in its memory."""
         names, sharers = set(), {}
-        address = compat.tensors.storage_address(value)
+        address = compat.tensors.storage_key_or_none(value)
         variables = compat.frames.variables_of(frame)
         for name, variable in variables.items():
             if variable is value:
                 names.add(name)
-            elif type(variable) is torch.Tensor and compat.tensors.storage_address(variable) == address:
+            elif type(variable) is torch.Tensor and compat.tensors.storage_key_or_none(variable) == address:
                 sharers[name] = variable
         variables.clear()
         return names, sharers
@@ -245,7 +245,7 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
         variables.clear()
         at = at.f_back
     named += _referrers(value)
-    if not named and _has_other_tensors(compat.tensors.storage_address(value), id(value)):
+    if not named and _has_other_tensors(compat.tensors.storage_key_or_none(value), id(value)):
         named.append("a view of it")
     if _remembers(value):
         named.append("what was asked of the tensor itself (`retain_grad`, an attribute, its class)")
@@ -254,7 +254,7 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
 
 def _has_other_tensors(address: int | None, known: int) -> bool:
     tensors = (tensor for tensor in gc.get_objects() if type(tensor) is torch.Tensor and id(tensor) != known)
-    return any(compat.tensors.storage_address(tensor) == address for tensor in tensors)
+    return any(compat.tensors.storage_key_or_none(tensor) == address for tensor in tensors)
 
 
 def _referrers(value: torch.Tensor) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from ...torch_internals import compat
 
 Note = TypeVar("Note")
-_MANY = 128
+_MANY, _MOST = 128, 10_000  # of backwards in several threads, where none has a mark, the latter
 
 
 class NodeNotes(Generic[Note]):
@@ -21,8 +21,14 @@ class NodeNotes(Generic[Note]):
         self.newer: dict[Any, Note] = {}
         """By ``compat.graph.node_key``, the notes since the oldest were forgotten."""
         self._older: dict[Any, Note] = {}
+        self._mark: Any = None  # of the last note that was put
 
-    def put(self, node: Any, note: Note) -> None:
+    def put(self, node: Any, note: Any) -> None:
+        """Add a stack and a mark from the native core, whose backwards start without ``forget_oldest``."""
+        mark = note[1]
+        if mark is not self._mark or (mark is None and len(self.newer) > _MOST):
+            self._mark = mark
+            self.forget_oldest()
         self.newer[compat.graph.node_key(node)] = note
 
     def of(self, node: Any) -> Note | None:
@@ -34,4 +40,4 @@ class NodeNotes(Generic[Note]):
             self._older, self.newer = self.newer, {}
 
     def forget(self) -> None:
-        self._older, self.newer = {}, {}
+        self._older, self.newer, self._mark = {}, {}, None

@@ -199,7 +199,6 @@ def install(patches: Patches) -> None:
     begin, set_attribute = _begin(context.__init__), _set_attribute(context)
     observes = native is not None and "__setattr__" not in vars(context)
     if observes:
-        counts = _gradients.unshared_counts()
         begin, set_attribute, _Method.__get__ = native.observe_functions({
             "context": context, "inherited": context.__init__, "begin": begin, "set_attribute": set_attribute,
             "bind": _Method.bind, "method": _Method, "prepare": _prepare, "set": _Forward.set,
@@ -207,7 +206,6 @@ def install(patches: Patches) -> None:
             "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
             "current": backward_calls.current, "stashes": _stashes,
             "forget": _stashes.pop, "stashed": _stashed,
-            "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
             "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": StandIn,
             "hide_frames": hide_frames,
         })  # fmt: skip

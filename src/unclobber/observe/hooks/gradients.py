@@ -8,15 +8,15 @@ whether another consumer holds it. A probe learns at first use what the count is
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 
+from ...model import or_default
 from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches
 from ..native import core
@@ -116,7 +116,10 @@ class _WatchedModuleHook(_Watched):
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
-    counts = unshared_counts()
+    # Without a node it is a self-test, which must not enter the engine.
+    counts = _UNKNOWN if compat.graph.current_node() is None else unshared_counts()
+    if (native := core.loaded().module) is not None:
+        native.learn(counts.function, None if counts.held_by_function is None else counts.base)
     shared = _shared(gradients, counts.function, counts)
     handed = _thread.handed
     handed.append(gradients)
@@ -285,12 +288,12 @@ class Counts(NamedTuple):
     to 2.12, 0 since."""
 
 
+_UNKNOWN = Counts(None, None, None, None, None, None)
+
+
 @core.once_per_process
 def unshared_counts() -> Counts:
-    """Return the counts of this torch.
-
-    The first call comes before anything is installed, so that the probes run in plain torch.
-    """
+    """Return the counts of this torch; the first call comes in a backward, because the probes run some."""
     function = _learnt(_probe_function)
     return Counts(
         _learnt(_probe_hook),
@@ -303,29 +306,25 @@ def unshared_counts() -> Counts:
 
 
 def _learnt(probe: Callable[[bool], int]) -> int | None:  # None if a second consumer doesn't raise it by one
-    try:
-        with _plainly():
-            alone, shared = probe(False), probe(True)
-    except Exception:  # whatever torch changed, the answer is silence
-        return None
-    return alone if shared == alone + 1 else None
+    alone = _counted(lambda: probe(False))
+    return alone if alone is not None and _counted(lambda: probe(True)) == alone + 1 else None
 
 
 def _learnt_within(alone: int) -> int | None:
     """Return how many references a Function around another holds, besides those of the call within."""
-    try:
-        with _plainly():
-            held = _probe_within() - alone - 1
-    except Exception:
-        return None
-    return held if held >= 0 else None
+    within = _counted(_probe_within)
+    return None if within is None or within <= alone else within - alone - 1
 
 
-@contextlib.contextmanager
-def _plainly() -> Iterator[None]:
+def _counted(probe: Callable[[], int]) -> int | None:
+    """Run a probe as in a program without a session; None if it fails, whatever torch changed."""
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t)
-    with torch.inference_mode(False), torch.enable_grad(), hooks, compat.entries.without_hook_ids():
-        yield
+    with saves.unobserved(), compat.entries.without_hook_ids(), torch.inference_mode(False), hooks:
+        return or_default(torch.enable_grad()(probe), None)
+
+
+def _run(total: torch.Tensor) -> None:
+    compat.entries.run_backward((total * total).sum(), torch.ones(()))
 
 
 def _probe_hook(shared: bool, *, base: bool = False) -> int:
@@ -336,13 +335,10 @@ def _probe_hook(shared: bool, *, base: bool = False) -> int:
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
-    p.register_hook(
-        lambda gradient: counts.append(compat.tensors.use_count(gradient._base if base else gradient))
-    )
+    p.register_hook(lambda given: counts.append(compat.tensors.use_count(given._base if base else given)))
     if base:
         q, p = q.sum(), p.sum()
-    total = q + p if shared else p * 1.0
-    (total * total).sum().backward()
+    _run(q + p if shared else p * 1.0)
     return counts[0]
 
 
@@ -365,8 +361,7 @@ def _probe_function(shared: bool) -> int:
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q = b * 1.0
     p: Any = _Counting.apply(a)  # type: ignore[no-untyped-call]
-    total = q + p if shared else p * 1.0
-    (total * total).sum().backward()
+    _run(q + p if shared else p * 1.0)
     return _Counting.counts[0]
 
 
@@ -383,8 +378,7 @@ def _probe_within() -> int:
     """Return the reference count of a gradient that a custom backward passes to a backward of its own."""
     _Counting.counts = []
     p: Any = _Around.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
-    p = p * 1.0
-    (p * p).sum().backward()
+    _run(p * 1.0)
     return _Counting.counts[0]
 
 
@@ -409,5 +403,5 @@ def _probe_module(shared: bool, *, by_output: bool) -> int:
         total = q + p if shared else p * 1.0
     else:
         total = bring.setup_output_hook(q + p if shared else p * 1.0)
-    (total * total).sum().backward()
+    _run(total)
     return counts[0]

@@ -104,9 +104,8 @@ class Installation:
             if not self._installed:
                 # Without the program's modes, as `selftest`.
                 with compat.unseen.unseen_by_modes():
-                    # Before anything is installed, so that the probes run plain: the core's calls backward,
-                    # and before the first client is there an unwatched backward takes the installation away.
-                    gradients.unshared_counts()
+                    # Before anything is installed: the core's self-test calls backward, and before the first
+                    # client is there an unwatched backward takes the installation away.
                     if (native := core.loaded().module) is not None:
                         self.view_writes.noted = native.view_write
                     self._install()

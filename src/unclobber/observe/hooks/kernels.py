@@ -189,6 +189,7 @@ class Kernels:
             self._follows = follows
         self.native = native
         frames.walked_by(native)
+        compat.tensors.NativeStorages.module = native
 
     def _deactivate(self) -> None:
         self.active = False

@@ -2,11 +2,15 @@
 
 Each program overwrites a tensor that one mechanism observes, and that must be reported. A release of torch
 that changes a mechanism would otherwise make ``guard`` return wrong values silently.
+
+No program enters torch's engine: with a GPU, its first backward starts threads, and torch refuses a backward
+in every child that is forked afterwards.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -14,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from ...torch_internals import compat
+from ...torch_internals.patches import Patches
 from ..record import Ledger, SavedTensor
 from .backward import backward_calls
 from .conflicts import Conflicts
@@ -130,15 +135,12 @@ def _constant(value: float) -> torch.Tensor:
     return torch.full((2,), value, device="cpu", dtype=torch.float32)
 
 
-def _ends(
-    probe: StandInSession, held: str, leaf: torch.Tensor, output: torch.Tensor, slope: float
-) -> str | None:
-    """Run backward. Return what is wrong unless a change of the ``held`` tensor was recorded and the gradient
-    is ``slope``."""
-    output.sum().backward()
+def _ends(probe: StandInSession, held: str, output: torch.Tensor, slope: float) -> str | None:
+    """Run the node of ``output``. Return what is wrong unless a change of the ``held`` tensor was recorded
+    and the gradient is ``slope``."""
+    gradient = compat.graph.derivative(output, torch.ones_like(output)).tolist()
     if held not in probe.changed_holders:
         return "a write was missed"
-    gradient = None if leaf.grad is None else leaf.grad.tolist()
     return None if gradient == [slope] * 2 else f"a gradient is {gradient} and not {[slope] * 2}"
 
 
@@ -146,7 +148,7 @@ def _saved(probe: StandInSession) -> str | None:
     x, factor = _leaf(), _constant(2)
     y = x * factor
     factor.add_(1)
-    return _ends(probe, "saved", x, y, 2)
+    return _ends(probe, "saved", y, 2)
 
 
 def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
@@ -155,10 +157,12 @@ def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
 
 
 def _calls(probe: StandInSession) -> str | None:
-    x = _leaf()
+    """Check that calls are counted by two that torch refuses before its engine starts."""
+    constant = _constant(1).sum()
     before = backward_calls.count
-    (x * 1).sum().backward()
-    torch.autograd.grad((x * 1).sum(), x)
+    for call in (constant.backward, functools.partial(torch.autograd.grad, constant, constant)):
+        with contextlib.suppress(RuntimeError):
+            call()
     seen = backward_calls.count - before
     return None if seen == 2 else f"{seen} of 2 calls were seen"
 
@@ -167,7 +171,7 @@ def _exchanged(probe: StandInSession) -> str | None:
     x, factor = _leaf(), _constant(2)
     y = x * factor
     factor.data = _constant(3)
-    return _ends(probe, "saved", x, y, 2)
+    return _ends(probe, "saved", y, 2)
 
 
 def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[StandInSession], str | None]:
@@ -178,7 +182,7 @@ def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[St
         y = x * weight
         with torch.no_grad():
             step(weight, _constant(1))
-        return _ends(probe, "saved", x, y, 2)
+        return _ends(probe, "saved", y, 2)
 
     return program
 
@@ -216,7 +220,7 @@ def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]
             x, factor = _leaf(), _constant(2)
             y = apply(x, factor)
             factor.add_(1)
-            problem = _ends(probe, "ctx", x, y, 3)
+            problem = _ends(probe, "ctx", y, 3)
             if problem is not None:
                 return problem
             probe.changed_holders.clear()
@@ -229,7 +233,9 @@ def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the input and output of a checkpoint that reads a tensor which is then overwritten."""
     x, factor = _leaf(), _constant(2)
     checkpoint = compat.entries.checkpoint_at_once()
-    y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
+    with Patches() as patches:
+        patches.replace(*compat.entries.CHECKPOINT_DEVICE, "cpu")  # else it starts a driver to find a device
+        y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
     factor.add_(1)
     return x, y
 
@@ -240,20 +246,14 @@ def _recomputed(probe: StandInSession) -> str | None:
     Running it imports Dynamo, which takes a second. Unless that is loaded, only its entry point is checked.
     """
     if compat.compilers.has_dynamo():
-        return _ends(probe, "recompute", *_checkpointed(False), 3)
+        return _ends(probe, "recompute", _checkpointed(False)[1], 3)
     # test_neither_dynamo_nor_sympy_is_imported_for_it
     home, name = compat.entries.CHECKPOINT
     return None if compat.entries.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
 
 
 def _recomputed_reentrantly(probe: StandInSession) -> str | None:
-    """Check that a reentrant checkpoint's recomputation is observed.
-
-    Its backward calls backward with a gradient, for which torch imports sympy: so only the recomputation is
-    run.
-    """
-    if compat.compilers.has_dynamo():
-        return _ends(probe, "recompute", *_checkpointed(True), 3)
+    """Check that a reentrant checkpoint's recomputation is observed, without the backward that it runs."""
     x, y = _checkpointed(True)
     compat.graph.grad_fn(y).run_function(x)
     return None if "recompute" in probe.changed_holders else "a write was missed"

@@ -124,7 +124,7 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
         alias = saved.alias
         if not (alias.is_floating_point() or alias.is_complex()):
             continue
-        address = compat.tensors.storage_address(alias)
+        address = compat.tensors.storage_key_or_none(alias)
         if address is None:
             continue
         known = memory.setdefault(address, {})

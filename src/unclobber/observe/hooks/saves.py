@@ -83,7 +83,10 @@ class SavedTensorHooks:
         self._ledger = ledger
         self._native: Any = _core_of(ledger)  # the native core, if its queue is the ledger's
         self._pushed = False
-        """Whether the hooks are on torch's stack. The native core's hooks need not be."""
+        """Whether saves of this thread go to the hooks on torch's stack. The native core needs none there."""
+        self._below: Pack | None = None
+        """The pack hook that is on the stack all the same, for saves in the threads of a GPU's engine: they
+        get this thread's stack (torch/csrc/autograd/engine.cpp, ``thread_main``), and know no session."""
         self._over: tuple[Pack, Unpack] | None = None
         """The program's hooks that were entered before these: wrapped, and pushed again on top of these."""
         self.conflicts = conflicts
@@ -111,10 +114,11 @@ class SavedTensorHooks:
         """
         outer = None if over_programs else hook_stack.top()
         self._pushed = self._native is None or not self._native.hook(True)
-        if self._pushed:
+        if self._pushed or compat.entries.engine_may_need_threads():
+            self._below = self.pack
             hook_stack.mark_hooks_below(self.pack)
             _push(self.pack, self.unpack)
-        else:
+        if not self._pushed:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
         _threads.hooks.append(self)
@@ -144,9 +148,9 @@ class SavedTensorHooks:
         fallback.leave()
         if not self._pushed:
             self._native.leave(self._ledger.pending)
-        elif not self._set_aside:
+        if self._below is not None and not self._set_aside:
             hook_stack.pop()
-            hook_stack.clear_hooks_below(self.pack)
+            hook_stack.clear_hooks_below(self._below)
         if not _threads.hooks and not _frozen.is_set():
             compat.dispatcher.ignore_writes()
 
@@ -160,7 +164,7 @@ class SavedTensorHooks:
 
     def set_aside(self) -> None:
         """Pop the hooks if they are innermost, because code begins that refuses any hooks."""
-        if self._pushed and not self._set_aside and self._innermost():
+        if self._below is not None and not self._set_aside and self._innermost():
             hook_stack.pop()
             self._set_aside = True
 
@@ -195,7 +199,7 @@ class SavedTensorHooks:
 
     def resume(self) -> None:  # the code that refuses hooks has ended
         if self._set_aside:
-            _push(self.pack, self.unpack)
+            hook_stack.push(self.pack, self.unpack)
             self._set_aside = False
 
     @contextlib.contextmanager
@@ -215,7 +219,7 @@ class SavedTensorHooks:
 
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
-        was_on_top = hook_stack.top() == (old, self.unpack)
+        was_on_top = hook_stack.top() == (old, self.unpack) and (self._pushed or old is not self._below)
         if was_on_top:
             hook_stack.pop()
         elif self._pushed or not self._innermost():
@@ -543,6 +547,18 @@ def always_observed() -> bool:
 
 def receiver() -> Conflicts | None:
     return _threads.hooks[-1].conflicts if _threads.hooks else None
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Run without the sessions of this thread."""
+    hooks, _threads.hooks = _threads.hooks, []
+    SavedTensorHooks.on_receiver(None)
+    try:
+        yield
+    finally:
+        _threads.hooks = hooks
+        SavedTensorHooks.on_receiver(receiver())
 
 
 def innermost() -> SavedTensorHooks | None:

@@ -55,7 +55,7 @@ class WriteLog:
 
     def following(self, key: int) -> list[torch.Tensor]:
         tensors = (value for value in self.values if isinstance(value, torch.Tensor))
-        return [tensor for tensor in tensors if compat.tensors.storage_address(tensor) == key]
+        return [tensor for tensor in tensors if compat.tensors.storage_key_or_none(tensor) == key]
 
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
         """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
@@ -93,7 +93,7 @@ class _Follower(Listener):
         self, tensor: torch.Tensor, operation: str, bumps: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Log the write in each log that follows the storage."""
-        key = compat.tensors.storage_address(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
         stack: Stack | None = None

@@ -128,13 +128,8 @@ def choose() -> WatchCore:
         return WatchCore("Python hooks", why_not)
     from ...torch_internals import compat
 
-    # Two cases need hooks in C++: torch 2.6 to 2.9, and every program on a machine with a GPU.
     if not compat.behaviour.shows_packed:
         return WatchCore("compiled hooks", "this torch does not show what a pack hook has returned")
-    if compat.entries.engine_may_need_threads():
-        return WatchCore(
-            "compiled hooks", "threads of another device's engine call hooks on torch's stack only"
-        )
     return WatchCore("engine", "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,11 +22,6 @@ class _StandInLedger:
     def prune(self) -> None:
         self.pruned += 1
         self.pending_limit += 100
-
-
-class _StandInMarker:
-    now = "now"
-    noted: Any = None
 
 
 def why_it_fails(module: Any) -> str | None:
@@ -54,42 +50,38 @@ class _SavingProgram:
         self.node: Any = compat.graph.grad_fn(y)
         self.loss = (y * self.constant).sum()
 
-    def unpack(self) -> str | None:
-        """Write to the weight and run backward. Return what is wrong."""
+    def unpack(self, *, in_engine: bool) -> str | None:
+        """Write to the weight; run backward, or the node alone (``hooks.mechanisms``). Return any fault."""
         with torch.no_grad():
             self.weight.add_(1)
-        self.loss.backward()
+        if in_engine:
+            self.loss.backward()
+        gradient = self.x.grad if in_engine else self.node(self.constant)[0]
         if [(saved.version, saved.alias.tolist()) for saved in self.needed] != [(0, [4.0, 4.0])]:
             return "a write was not noticed"
-        if self.x.grad is None or self.x.grad.tolist() != [8.0, 8.0]:
+        if gradient is None or gradient.tolist() != [8.0, 8.0]:
             return "a gradient is wrong"
         return None
 
 
 def _exercise(module: Any) -> str | None:
     """Run the self-test with the core's hooks pushed on torch's stack. Return the failure, or None."""
-    program, ledger, marker = _SavingProgram(), _StandInLedger(), _StandInMarker()
-    notes: list[Any] = []
+    program, ledger, marker = _SavingProgram(), _StandInLedger(), SimpleNamespace(now="now", noted=None)
     pack = module.Pack(ledger, False)
-    unpack = module.Unpack(program.need, marker, compat.graph.current_node, lambda *note: notes.append(note))
+    unpack = module.Unpack(program.need, marker, compat.graph.current_node, lambda *note: None)
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         program.save()
     saves = [reference() for reference in ledger.pending]
     if [type(saved).__name__ for saved in saves] != ["SavedTensor"] * 3 or ledger.pruned != 1:
         return "not every save was queued"
-    problem = _of_saves(saves, program, module) or program.unpack()
-    if problem is None and (program.node, (program.needed[0].stack, "now")) not in notes:
-        return "a node has no note of its backward"
-    return problem
+    return _of_saves(saves, program, module) or program.unpack(in_engine=False)
 
 
 def _unpushed(module: Any) -> str | None:
-    """Run the self-test without hooks on torch's stack, as torch's engine calls the core.
-
-    Return the failure, or None.
-    """
+    """Run it without hooks on torch's stack, as torch's engine calls the core. Return a failure, or None."""
     if not compat.behaviour.shows_packed:
-        return None  # before torch 2.10 the core pushes its hooks, and this way is never used
+        return None  # the core pushes its hooks, and this way is never used (``core.choose``)
+    in_engine = not compat.entries.engine_may_need_threads()  # else a backward would start them
     program, queue = _SavingProgram(), module.Queue()
     queue.serve(program.need, program.need)
     if not module.hook(True):
@@ -104,11 +96,11 @@ def _unpushed(module: Any) -> str | None:
         if len(queue) != 3:
             return "not every save was noted"
         module.mark("now", None)
-        problem = program.unpack()
+        problem = program.unpack(in_engine=in_engine)
         module.mark(None, None)
-        if problem is None and module.note_of(program.node) != (program.needed[0].stack, "now"):
+        if problem is None and in_engine and module.note_of(program.node) != (program.needed[0].stack, "now"):
             return "a node has no note of its backward"
-        if len(queue) != 0 or queue.died != 3:
+        if in_engine and (len(queue) != 0 or queue.died != 3):
             return "saves outlive their graph"
         return problem
     # Even after a failure: the engine is the whole process's, and the Python core needs torch's own.

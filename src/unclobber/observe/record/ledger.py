@@ -160,16 +160,13 @@ class Ledger:
             The log of the storage. None if no live save shares it, or if the write could not be recorded.
         """
         try:
-            storage = tensor.untyped_storage()
-        except (RuntimeError, ValueError):
-            # Without storage (sparse, wrappers) only the version of a save is checked, as by torch
-            # (test_sparse).
-            return None
-        try:
-            key: int = storage._cdata
-            borrowed = self.saves_by_address is not None or not storage.resizable()
-            # Two holders are the tensor and `storage`: a save's alias would be a third.
-            if not borrowed and compat.tensors.holders_at(key) == 2:
+            key = compat.tensors.storage_key_or_none(tensor)
+            if key is None:
+                # Without storage (sparse, wrappers) only the version of a save is checked, as by torch
+                # (test_sparse).
+                return None
+            borrowed = self.saves_by_address is not None or not compat.tensors.is_resizable(tensor)
+            if not borrowed and compat.tensors.holders(tensor) == 1:
                 return None
             if key in announced.keys:
                 return None
@@ -190,13 +187,13 @@ class Ledger:
             by_views = concerns(tensor)
             elsewhere = None
             if borrowed or self.saves_by_address is not None:
-                elsewhere = self._elsewhere(tensor, key, storage)
+                elsewhere = self._elsewhere(tensor, key)
             if log is None and not by_views and not elsewhere:
                 return None
             stack = of_program()
             if by_views:
                 at = WriteEvent(operation, stack, None).stack
-                self.view_writes.note(tensor, storage, _version(tensor), operation, at)
+                self.view_writes.note(tensor, tensor.untyped_storage(), _version(tensor), operation, at)
             if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, running.actor(3), bumps)
@@ -281,13 +278,13 @@ class Ledger:
                     for saved in alive:
                         _lose(saved, fault)
 
-    def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
+    def _elsewhere(self, tensor: torch.Tensor, key: int) -> dict[int, int]:
         """Return the other storages over this memory that live saves share (``SavesByAddress.elsewhere``)."""
         with self._lock:
             known = self.track_by_address()
             # Only a write through borrowed memory can hit torch's own: without one the table may stay small
             # (test_memory_of_torchs_own_is_not_looked_up).
-            if not known.everything and not storage.resizable():
+            if not known.everything and not compat.tensors.is_resizable(tensor):
                 self._sort_pending()  # those of every storage
                 known.take_everything(self.saves())
             return known.elsewhere(tensor, key)
@@ -640,8 +637,10 @@ class Ledger:
     def let_go(self, tensor: torch.Tensor) -> int:
         """Make the saves of a tensor's memory drop the tensors that they hold, as a write does; return their
         number."""
-        address = compat.tensors.storage_address(tensor)
-        sharing = [saved for saved in self.saves() if compat.tensors.storage_address(saved.alias) == address]
+        address = compat.tensors.storage_key_or_none(tensor)
+        sharing = [
+            saved for saved in self.saves() if compat.tensors.storage_key_or_none(saved.alias) == address
+        ]
         for saved in sharing:
             saved.held = None
         return len(sharing)

@@ -17,6 +17,7 @@ import torch.utils.hooks
 from torch.optim import optimizer as _optimizer
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from ..patches import original_of
 from ._behaviour import behaviour
 from .compilers import tree_leaves
 from .kept import raw_saved
@@ -36,6 +37,7 @@ BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
 # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
 # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
 CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+CHECKPOINT_DEVICE: tuple[Any, str] = torch.utils.checkpoint.DefaultDeviceType, "_default_device_type"
 # The class that holds a tensor which selective checkpointing keeps: made in the forward, `get_val` in the
 # recomputation. Since 2.4.
 CACHED_TENSOR: Any = torch.utils.checkpoint._VersionWrapper
@@ -83,16 +85,14 @@ def own_batch_norm() -> Any:
     return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
 
 
+@functools.cache  # each context that is entered needs the answer
 def engine_may_need_threads() -> bool:
-    """Return whether backward may run in the engine's own threads: it has one for each device but the CPU.
-
-    The device count starts no driver that would break a child which is forked later (torch.cuda.device_count,
-    in its documentation).
-    """
-    current = torch.accelerator.current_accelerator()
-    if current is None:
-        return False
-    return current.type != "cuda" or torch.cuda.device_count() > 0
+    """Return whether backward may run in the engine's own threads: it has one for each device but the CPU."""
+    if not torch.backends.cuda.is_built():
+        return torch.accelerator.current_accelerator() is not None
+    # Without CUDA's driver, which a child that is forked later couldn't start again.
+    count = torch.cuda._device_count_amdsmi if torch.version.hip else torch.cuda._device_count_nvml
+    return count() != 0  # a negative one is not known
 
 
 @contextlib.contextmanager
@@ -147,9 +147,8 @@ def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
 
 
 def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Run ``output.backward(gradient)`` without torch's check of the gradient's shape, which imports sympy
-    (half a second)."""
-    run: Any = torch.autograd.graph._engine_run_backward
+    """Run ``output.backward(gradient)`` unseen, without torch's check of the shape, which imports sympy."""
+    run: Any = original_of(torch.autograd.graph._engine_run_backward)
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 

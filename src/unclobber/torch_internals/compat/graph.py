@@ -35,6 +35,12 @@ def grad_fn(tensor: torch.Tensor) -> Any:
     return tensor.grad_fn if tensor._base is None else _looked_at(tensor)[0]
 
 
+def derivative(output: torch.Tensor, gradient: torch.Tensor) -> Any:
+    """Return the first input's gradient from the node that made ``output``, without torch's engine."""
+    node: Any = grad_fn(output)
+    return (node.apply if hasattr(node, "_forward_cls") else node)(gradient)[0]
+
+
 def has_history(tensor: torch.Tensor) -> bool:
     """Return whether autograd has recorded how ``tensor`` was made, so that it is no leaf."""
     if tensor._base is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -35,10 +35,7 @@ def storage_key(tensor: torch.Tensor) -> int:
     """Return the identity of the tensor's StorageImpl: equal for all its views, unique while it lives.
 
     ``data_ptr`` is no identity, because it differs between views and is reused after a free.
-
-    Raises:
-        NotImplementedError: there is no storage: sparse layouts, some wrappers, parameters of lazy
-            modules.
+    NotImplementedError if there is no storage: sparse layouts, some wrappers, parameters of lazy modules.
     """
     key = storage_key_or_none(tensor)
     if key is None:
@@ -46,11 +43,25 @@ def storage_key(tensor: torch.Tensor) -> int:
     return key
 
 
+# torch/csrc/Module.cpp, for CUDA graph trees. 0.2 µs; no Python object of the storage is made, with which
+# torch would no more add up a gradient in place (test_gradients_are_added_up_in_place).
+_storage_address = torch._C._storage_address  # type: ignore[attr-defined]
+
+
 def storage_key_or_none(tensor: torch.Tensor) -> int | None:
     try:
-        return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
-    except (RuntimeError, ValueError):  # NotImplementedError is a RuntimeError
+        return None if torch.nn.parameter.is_lazy(tensor) else int(_storage_address(tensor))
+    except (RuntimeError, ValueError):
         return None
+
+
+class NativeStorages:
+    module: ClassVar[Any] = None  # the native core if it runs, which needs no Python object of a storage
+
+
+def is_resizable(tensor: torch.Tensor) -> bool:  # which is whether the memory is torch's own
+    native = NativeStorages.module
+    return bool(tensor.untyped_storage().resizable() if native is None else native.is_resizable(tensor))
 
 
 def is_flat(tensor: torch.Tensor | None) -> bool:
@@ -61,19 +72,6 @@ def is_flat(tensor: torch.Tensor | None) -> bool:
 def share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     key = storage_key_or_none(a)
     return key is not None and key == storage_key_or_none(b)
-
-
-# The address of the StorageImpl, and the number of tensors and storages that hold it (torch/csrc/Module.cpp,
-# used by CUDA graph trees). 0.2 µs each; no Python object is made.
-_storage_address = torch._C._storage_address  # type: ignore[attr-defined]
-
-
-def storage_address(tensor: torch.Tensor) -> int | None:
-    """Return the address of the tensor's StorageImpl, for ``holders_at``; None if it has no storage."""
-    try:
-        return int(_storage_address(tensor))
-    except (RuntimeError, ValueError):
-        return None
 
 
 holders_at: Callable[[int], int] = torch._C._storage_Use_Count

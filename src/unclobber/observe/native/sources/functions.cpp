@@ -39,8 +39,6 @@ enum Part {
   kStashes,       // the dict of what `forward` left on a ctx, by a weak reference to that
   kForget,        // its `pop`
   kStashed,       // stashed(conflicts, [(name, index, saved)], owner): the entry that Python reads
-  kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
-  kBaseAlone,
   kModuleHook,    // the Function through whose views a module's hooks are called; it only hands them on
   kStandIn,       // the class of what stands in for a function of torch's
   kHideFrames,    // hide_frames(error)
@@ -49,9 +47,11 @@ enum Part {
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
     "no_setup", "ignored",  "atoms",  "followed",      "current",  "stashes", "forget",
-    "stashed", "alone", "base_alone", "module_hook", "stand_in",
+    "stashed", "module_hook", "stand_in",
     "hide_frames"};
 PyObject* parts[kParts] = {};
+long alone = -1;       // owners of a gradient without another consumer; -1: not known
+long base_alone = -1;  // the same of the base of a view
 constexpr Py_ssize_t kMostNested = 1000;  // as `_nested.MOST`
 bool runs = false;  // under the interpreter's lock
 thread_local PyObject* receiver = nullptr;  // the conflicts of this thread's innermost session, owned
@@ -504,8 +504,8 @@ struct Backward {
 
 // Whether so many of a gradient's owners are known: those without a waiting consumer, and a running call that was given
 // it. As `gradients._has_others` finds, but for what needs more looking.
-bool has_no_more(const at::TensorBase& gradient, PyObject* alone, PyObject* call) {
-  const long more = static_cast<long>(gradient.use_count()) - PyLong_AsLong(alone);
+bool has_no_more(const at::TensorBase& gradient, long owners, PyObject* call) {
+  const long more = static_cast<long>(gradient.use_count()) - owners;
   if (more <= 0 || call == Py_None) return more <= 0;
   Owned given = attribute(attribute(call, name_engine).get(), name_gradients);
   long times = 0;
@@ -520,9 +520,8 @@ bool has_no_more(const at::TensorBase& gradient, PyObject* alone, PyObject* call
 bool is_alone(PyObject* gradient, PyObject* call) {
   if (!is_tensor(gradient)) return true;
   const at::Tensor& tensor = THPVariable_Unpack(gradient);
-  if (!PyLong_Check(parts[kAlone]) || !PyLong_Check(parts[kBaseAlone])) return false;
-  return has_no_more(tensor, parts[kAlone], call) &&
-         (!tensor.is_view() || has_no_more(tensor._base(), parts[kBaseAlone], call));
+  if (alone < 0 || base_alone < 0) return false;
+  return has_no_more(tensor, alone, call) && (!tensor.is_view() || has_no_more(tensor._base(), base_alone, call));
 }
 
 // Whether torch's call needs no more observing than that the thread sees writes.
@@ -696,6 +695,14 @@ PyObject* run(PyObject*, PyObject* on) {
 
 PyObject* receives(PyObject*, PyObject* conflicts) {
   Owned old(std::exchange(receiver, conflicts == Py_None ? nullptr : Py_NewRef(conflicts)));
+  return Py_NewRef(Py_None);
+}
+
+PyObject* learn(PyObject*, PyObject* arguments) {
+  PyObject *one, *of_base;
+  if (!PyArg_ParseTuple(arguments, "OO", &one, &of_base)) return nullptr;
+  alone = one == Py_None ? -1 : PyLong_AsLong(one);
+  base_alone = of_base == Py_None ? -1 : PyLong_AsLong(of_base);
   return Py_NewRef(Py_None);
 }
 

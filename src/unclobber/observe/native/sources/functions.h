@@ -22,6 +22,9 @@ PyObject* run(PyObject* module, PyObject* on);
 // receives(conflicts): what this thread's innermost session is told of conflicts by; None if it has none.
 PyObject* receives(PyObject* module, PyObject* conflicts);
 
+// learn(alone, base_alone): owners of a gradient that no other consumer waits for, and of the base of one; None if unknown.
+PyObject* learn(PyObject* module, PyObject* arguments);
+
 // times_handed(gradient): how often running backwards of this thread, which the core calls, were given it.
 PyObject* times_handed(PyObject* module, PyObject* gradient);
 

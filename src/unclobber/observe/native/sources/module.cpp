@@ -15,6 +15,8 @@
 #include "views.h"
 #include "writes.h"
 
+#include <torch/csrc/autograd/python_variable.h>
+
 #include <link.h>
 
 namespace {
@@ -45,6 +47,10 @@ PyObject* loads(PyObject*, PyObject*) {
       },
       &adds);
   return must(PyLong_FromUnsignedLongLong(adds)).release();
+}
+
+PyObject* is_resizable(PyObject*, PyObject* tensor) {
+  return PyBool_FromLong(THPVariable_Unpack(tensor).storage().unsafeGetStorageImpl()->resizable());
 }
 
 PyObject* forget_steps(PyObject*, PyObject*) {
@@ -104,10 +110,13 @@ PyMethodDef methods[] = {
     {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
     {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
     {"receives", entry<functions::receives>, METH_O, "receives(conflicts): those of this thread's innermost session"},
+    {"learn", entry<functions::learn>, METH_VARARGS,
+     "learn(alone, base_alone): how many own a gradient that nobody else waits for, and its base"},
     {"times_handed", entry<functions::times_handed>, METH_O,
      "times_handed(gradient): how often running backwards of Functions were given it"},
     {"view_write", entry<views::last>, METH_O, "view_write(view): (operation, stack) of the last write it missed, or None"},
     {"loads", entry<loads>, METH_NOARGS, "loads(): how many shared libraries this process has ever loaded"},
+    {"is_resizable", entry<is_resizable>, METH_O, "is_resizable(tensor): whether nobody lent its storage the memory"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},
