@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import NamedTuple
 
-from ..model import CODES, Subject, Variant
+from ..model import CODES, Variant
 from ..source import is_own, is_plumbing, starts_program
 from ..torch_internals import compat
 from . import _targets
@@ -26,7 +26,7 @@ class Kind(NamedTuple):
     """A kind of torch's refusals."""
 
     code: str  # the code that reports it
-    subject: Subject | None = None  # the kind of tensor that torch refuses
+    subject: str | None = None  # the kind of tensor that torch refuses
     variant: Variant | None = None  # the variant of the code's sentence, if the code has several
 
 

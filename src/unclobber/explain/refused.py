@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..model import CODES, Need, Save, Subject, Write
+from ..model import CODES, Need, Save, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
@@ -420,7 +420,7 @@ def _operation(node: ast.AST) -> str:
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
 """torch's words when a view is merely used. The write was earlier, and torch didn't refuse it."""
 
-_ACCEPTED: dict[Subject, makers.Accepts] = {
+_ACCEPTED: dict[str, makers.Accepts] = {
     "leaf": makers.leaf,
     "view of a leaf": makers.view,
     "view": makers.view,

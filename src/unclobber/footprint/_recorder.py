@@ -6,7 +6,6 @@ saved-tensor hooks see what backward keeps; one tick is one dispatched operation
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..model.text import size
+from ..model.text import wanted_memory
 from ..source import of_program
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
@@ -537,24 +536,3 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             self._statistics += zip(buffers, self._copies(buffers), strict=True)
         if self.learned is not None:
             self.learned(root, tree)
-
-
-def wanted_memory(error: BaseException) -> str | None:
-    """Return how much memory an allocation wanted, in words; None if the error is another one.
-
-    The CPU's allocator raises a RuntimeError, which only its message distinguishes.
-
-    Example:
-        >>> wanted_memory(RuntimeError("DefaultCPUAllocator: … you tried to allocate 4096 bytes. …"))
-        '4.0 KiB'
-        >>> wanted_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …"))
-        '20.00 MiB'
-        >>> wanted_memory(RuntimeError("shapes differ"))
-    """
-    message = str(error)
-    if not (isinstance(error, MemoryError) or "DefaultCPUAllocator" in message or "out of memory" in message):
-        return None
-    amount = re.search(r"tried to allocate ([\d.]+) (\w+)", message, re.IGNORECASE)
-    if amount is None:
-        return "memory"
-    return size(int(amount[1])) if amount[2] == "bytes" else amount[0].partition("allocate ")[2]

@@ -14,7 +14,7 @@ from ._save import Save
 from ._site import Extent, Frame, Need, Site
 from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
-from .codes import CODES, Code, Interpretation, Subject, Variant
+from .codes import CODES, Code, Interpretation, Variant
 from .faults import internal_error_in, or_default
 from .helps import Help
 
@@ -22,7 +22,7 @@ __all__ = [
     "CODES", "PACKAGE", "VERSION", "CheckedSources", "Code", "Confidence", "Edit", "Extent", "Finding",
     "Fix", "Frame", "Help", "InplaceError", "Interpretation", "Need", "Outcome", "PastCounter",
     "ProcessEnd", "RankEnd", "Reached", "Report", "Save", "SilentWriteWarning", "Site",
-    "SpanEdit", "Subject", "Suppressed", "SuppressedBy", "Totals", "UnclobberError", "Variant",
+    "SpanEdit", "Suppressed", "SuppressedBy", "Totals", "UnclobberError", "Variant",
     "Write", "cell_name", "internal_error_in", "or_default", "pages",
     "require_installed_torch", "shown_name", "text", "write_cached",
 ]  # fmt: skip

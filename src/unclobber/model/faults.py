@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from ._about import PACKAGE
+from .text import wanted_memory
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ def internal_error_in(what: str, error: Exception) -> str:
 
     It keeps no reference to the error, whose frames hold the program's tensors.
     """
+    if (wanted := or_default(lambda: wanted_memory(error), None)) is not None:
+        return f"{what}, because there was no memory for it ({wanted} wanted)"
     kind = type(error).__name__
     # The error may be of the program's own class, whose `__str__` may raise in turn.
     first = or_default(lambda: " ".join(str(error).split()), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -55,3 +56,24 @@ def listing(items: Sequence[str], limit: int = 4) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def wanted_memory(error: BaseException) -> str | None:
+    """Return how much memory an allocation wanted, in words; None if the error is another one.
+
+    The CPU's allocator raises a RuntimeError, which only its message distinguishes.
+
+    Example:
+        >>> wanted_memory(RuntimeError("DefaultCPUAllocator: … you tried to allocate 4096 bytes. …"))
+        '4.0 KiB'
+        >>> wanted_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …"))
+        '20.00 MiB'
+        >>> wanted_memory(RuntimeError("shapes differ"))
+    """
+    message = str(error)
+    if not (isinstance(error, MemoryError) or "DefaultCPUAllocator" in message or "out of memory" in message):
+        return None
+    amount = re.search(r"tried to allocate ([\d.]+) (\w+)", message, re.IGNORECASE)
+    if amount is None:
+        return "memory"
+    return size(int(amount[1])) if amount[2] == "bytes" else amount[0].partition("allocate ")[2]
