@@ -7,6 +7,7 @@ python benchmarks/gpu.py --device cpu --quick    # the same steps on the CPU, pr
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 import torch
 from machine import description
 from measure import CLOSE, EVERY, MODES, interleaved
-from torch import nn
+from torch import Tensor, nn
 from workloads import Block, Residual, Step, conv_net
 
 RESULTS = Path(__file__).parent / "RESULTS-gpu.md"
@@ -31,6 +32,15 @@ class Workload:
     make: Callable[[str, bool], Step]
     rounds: int
     steps: int
+    needs: str = ""
+    """A package that need not be there."""
+
+    def can_run(self) -> bool:
+        try:
+            importlib.import_module(self.needs or "torch")
+        except Exception:  # torchvision's import fails in many ways beside another build of torch
+            return False
+        return True
 
 
 def step_of(
@@ -70,6 +80,33 @@ def conv(device: str, quick: bool) -> Step:
     return step_of(conv_net(), (2 if quick else 1024, 3, 32, 32), device, None, fused=True)
 
 
+def resnet(device: str, quick: bool) -> Step:
+    from torchvision.models import resnet18, resnet50
+
+    model = (resnet18 if quick else resnet50)().to(memory_format=torch.channels_last)
+    shape = (2, 3, 64, 64) if quick else (64, 3, 224, 224)
+    return step_of(model, shape, device, torch.bfloat16, fused=True)
+
+
+class Language(nn.Module):
+    """GPT-2 with a loss on tokens, which don't depend on what it is given."""
+
+    def __init__(self, quick: bool) -> None:
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        super().__init__()
+        size = {"n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100} if quick else {}
+        self.model = GPT2LMHeadModel(GPT2Config(**size))
+        self.register_buffer("tokens", torch.randint(100, (2, 16) if quick else (8, 512)))
+
+    def forward(self, _: Tensor) -> Tensor:
+        return self.model(input_ids=self.tokens, labels=self.tokens).loss.sqrt()
+
+
+def language(device: str, quick: bool) -> Step:
+    return step_of(Language(quick), (1,), device, torch.bfloat16, fused=True)
+
+
 WORKLOADS = (
     Workload("8 residual blocks, d = 32, batch 16, AdamW foreach (bound by launches)",
              lambda device, quick: small(device, quick, foreach=True), 60, 10),
@@ -79,6 +116,10 @@ WORKLOADS = (
     Workload("the same under autocast to bfloat16",
              lambda device, quick: transformer(device, quick, torch.bfloat16), 15, 2),
     Workload("3 convolutions with batch norm, 1,024 pictures of 3 x 32 x 32, AdamW fused", conv, 40, 3),
+    Workload("ResNet-50, 64 pictures of 3 x 224 x 224, channels last, autocast to bfloat16, AdamW fused",
+             resnet, 15, 2, needs="torchvision"),
+    Workload("GPT-2 of 124 million parameters, batch 8 x 512, autocast to bfloat16, AdamW fused",
+             language, 15, 2, needs="transformers"),
 )  # fmt: skip
 
 
@@ -123,7 +164,7 @@ def lines(device: str, quick: bool) -> Iterator[str]:
         yield f"- device: {torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
     yield from (f"- {fact}" for fact in description())
     yield ""
-    for workload in WORKLOADS:
+    for workload in filter(Workload.can_run, WORKLOADS):
         yield from table(workload, device, quick)
         yield ""
 

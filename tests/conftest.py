@@ -60,6 +60,16 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", line)
 
 
+def pytest_collection_modifyitems(items):
+    """Skip what is marked ``gpu`` without one."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked:
+        import torch
+
+        for item in () if torch.cuda.is_available() else marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device; `make gpu` runs it"))
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """Print tables of what ran in several processes: seconds by folder, if durations are asked for, and the
     programs of a sweep."""

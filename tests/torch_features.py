@@ -157,3 +157,9 @@ def needs(name: str) -> pytest.MarkDecorator:
     """Skip a test where torch lacks a feature of the table."""
     feature = FEATURES[name]
     return pytest.mark.skipif(not feature.there, reason=f"{name}, since torch {feature.since}: {feature.why}")
+
+
+forks_after_a_backward = pytest.mark.skipif(
+    torch.cuda.is_available(),
+    reason="with a GPU, torch refuses a backward in a fork of a process that ran one",
+)

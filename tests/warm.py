@@ -21,6 +21,7 @@ from typing import Any
 
 _SERVER = '''
 import atexit, gc, json, os, runpy, sys, threading, weakref
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # to ask for a GPU in another way would spoil it for forks
 import torch
 exec(sys.argv.pop())
 for finalizer in weakref.finalize._registry:  # torch's unregister kernels, in a process that ends anyway
@@ -87,7 +88,9 @@ import torch._dynamo, torch.utils.checkpoint
 import unclobber.cli.run, unclobber.cli._main, unclobber.repair.candidates
 try:
     with unclobber.watch():
-        (torch.ones(1, requires_grad=True).exp().add_(1) * 1).backward()
+        _y = torch.ones(1, requires_grad=True).exp().add_(1) * 1
+        if not torch.backends.cuda.is_built():  # with a GPU it starts threads, which no fork has
+            _y.backward()
 except unclobber.InplaceError as _error:
     str(_error)
 """

@@ -3,6 +3,7 @@
     pip install --no-deps liger-kernel
     python tools/triton_stores.py                     # our reading of each kernel beside Triton's
     TRITON_INTERPRET=1 python tools/triton_stores.py  # the operations, watched and guarded
+    python tools/triton_stores.py --on-gpu            # the same on a GPU, compiled
 
 Without the interpreter nothing is launched: torch compiles each kernel that an operation would launch down to
 Triton's IR, for a GPU that need not be there, and says which arguments it stores to. With it the operations
@@ -147,4 +148,7 @@ def compared() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(not (watched() if os.environ.get("TRITON_INTERPRET") == "1" else compared()))
+    if on_gpu := sys.argv[1:] == ["--on-gpu"]:
+        torch.set_default_device("cuda")
+        CLASSES = CLASSES.cuda()
+    sys.exit(not (watched() if on_gpu or os.environ.get("TRITON_INTERPRET") == "1" else compared()))

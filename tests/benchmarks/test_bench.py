@@ -61,7 +61,7 @@ def test_steps_for_a_gpu_train():
     """At their small sizes, on the CPU: all but the device is as it is measured."""
     from gpu import WORKLOADS
 
-    for workload in WORKLOADS:
+    for workload in filter(lambda workload: workload.can_run(), WORKLOADS):
         workload.make("cpu", True)()
 
 

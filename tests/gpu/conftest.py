@@ -5,15 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-NO_DEVICE = "needs a CUDA device; `make gpu` runs it"
-
-
-def pytest_collection_modifyitems(items):
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason=NO_DEVICE))
-
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request):

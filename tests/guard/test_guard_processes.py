@@ -11,6 +11,7 @@ from guarded_twins import ramp
 from torch.utils.data import DataLoader, Dataset
 
 import unclobber
+from torch_features import forks_after_a_backward
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -27,6 +28,7 @@ class Rows(Dataset):
         return row.grad.add_(1)
 
 
+@forks_after_a_backward
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_dataloader_workers():
     """Workers forked inside a guard run, and training beside them is guarded."""
@@ -44,6 +46,7 @@ def test_forked_dataloader_workers():
     assert torch.equal(w.grad, expected.sum(0))
 
 
+@forks_after_a_backward
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_child_forked_inside():
     """A forked child has its own guard, with the state of the fork."""

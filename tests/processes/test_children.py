@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from torch_features import needs
+from torch_features import forks_after_a_backward, needs
 from unclobber.cli.children._follow import _Message
 from unclobber.cli.children._settings import Settings
 
@@ -104,6 +104,7 @@ if __name__ == "__main__":
 """
 
 
+@forks_after_a_backward
 def test_forked_children(shell):
     """What each found is told once with its name, also of one that dies, is awaited at exit or has children;
     a program that goes on as if nothing were exits with 1."""

@@ -1,6 +1,7 @@
 """Triton kernels, which write through an address: each launch is a write, with the kernel's own line.
 
-They run under Triton's interpreter, in a process of their own, because it is chosen when Triton is imported.
+They run under Triton's interpreter, in a process of their own, because it is chosen when Triton is imported;
+with a GPU (`make gpu`) they are compiled and run there, too.
 """
 
 import json
@@ -27,10 +28,20 @@ def line(mark, name):
     return None
 
 
-@pytest.fixture(scope="module", params=["native", "python"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("native", "cpu"),
+        ("python", "cpu"),
+        pytest.param(("native", "cuda"), marks=pytest.mark.gpu),
+        pytest.param(("python", "cuda"), marks=pytest.mark.gpu),
+    ],
+    ids="-".join,
+)
 def ran(request):
-    native = "0" if request.param == "python" else "1"
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "UNCLOBBER_NATIVE": native}
+    core, device = request.param
+    native, interpret = ("0" if core == "python" else "1"), ("1" if device == "cpu" else "0")
+    environment = {**os.environ, "TRITON_INTERPRET": interpret, "UNCLOBBER_NATIVE": native}
     done = subprocess.run(
         [sys.executable, str(HERE / "_run_triton.py")],
         env=environment,

@@ -8,6 +8,7 @@ import traceback
 import pytest
 import torch
 
+from torch_features import forks_after_a_backward
 from unclobber.observe.hooks import kernels, saves
 from unclobber.session import Session
 
@@ -36,6 +37,7 @@ def overwrite() -> None:
     y.sum().backward()
 
 
+@forks_after_a_backward
 def test_reset_in_child():
     """What the parent found and counted is not the child's; the same places are found again there."""
 
@@ -51,6 +53,7 @@ def test_reset_in_child():
         assert len(session.findings) == 1
 
 
+@forks_after_a_backward
 def test_leave_unwatched():
     """A child that does no training has no hooks and kernels of ours; one with hooks over ours keeps all."""
 
