@@ -8,6 +8,7 @@ whether another consumer holds it. A probe learns at first use what the count is
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import threading
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...model import or_default
 from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches
 from ..native import core
@@ -117,7 +117,7 @@ class _WatchedModuleHook(_Watched):
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
     # Without a node it is a self-test, which must not enter the engine.
-    counts = _UNKNOWN if compat.graph.current_node() is None else unshared_counts()
+    counts = Counts(*[None] * 6) if compat.graph.current_node() is None else unshared_counts()
     if (native := core.loaded().module) is not None:
         native.learn(counts.function, None if counts.held_by_function is None else counts.base)
     shared = _shared(gradients, counts.function, counts)
@@ -288,12 +288,9 @@ class Counts(NamedTuple):
     to 2.12, 0 since."""
 
 
-_UNKNOWN = Counts(None, None, None, None, None, None)
-
-
 @core.once_per_process
 def unshared_counts() -> Counts:
-    """Return the counts of this torch; the first call comes in a backward, because the probes run some."""
+    """Return the counts of this torch. It is first called before anything is installed, or in a backward."""
     function = _learnt(_probe_function)
     return Counts(
         _learnt(_probe_hook),
@@ -317,10 +314,14 @@ def _learnt_within(alone: int) -> int | None:
 
 
 def _counted(probe: Callable[[], int]) -> int | None:
-    """Run a probe as in a program without a session; None if it fails, whatever torch changed."""
+    """Run a probe as in plain torch; None if it fails, whatever torch changed."""
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t)
-    with saves.unobserved(), compat.entries.without_hook_ids(), torch.inference_mode(False), hooks:
-        return or_default(torch.enable_grad()(probe), None)
+    with contextlib.suppress(Exception), contextlib.ExitStack() as surroundings:
+        outside = compat.unseen.unseen_by_modes(), saves.unobserved(), compat.entries.without_hook_ids()
+        for plain in (*outside, torch.inference_mode(False), torch.enable_grad(), hooks):
+            surroundings.enter_context(plain)
+        return probe()
+    return None
 
 
 def _run(total: torch.Tensor) -> None:

@@ -106,6 +106,8 @@ class Installation:
                 with compat.unseen.unseen_by_modes():
                     # Before anything is installed: the core's self-test calls backward, and before the first
                     # client is there an unwatched backward takes the installation away.
+                    if not compat.entries.engine_may_need_threads():  # see `mechanisms`
+                        gradients.unshared_counts()
                     if (native := core.loaded().module) is not None:
                         self.view_writes.noted = native.view_write
                     self._install()

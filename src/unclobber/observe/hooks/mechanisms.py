@@ -3,8 +3,7 @@
 Each program overwrites a tensor that one mechanism observes, and that must be reported. A release of torch
 that changes a mechanism would otherwise make ``guard`` return wrong values silently.
 
-No program enters torch's engine: with a GPU, its first backward starts threads, and torch refuses a backward
-in every child that is forked afterwards.
+No program enters torch's engine: with a GPU that starts threads, and torch refuses a backward in later forks.
 """
 
 from __future__ import annotations
@@ -136,8 +135,7 @@ def _constant(value: float) -> torch.Tensor:
 
 
 def _ends(probe: StandInSession, held: str, output: torch.Tensor, slope: float) -> str | None:
-    """Run the node of ``output``. Return what is wrong unless a change of the ``held`` tensor was recorded
-    and the gradient is ``slope``."""
+    """Run the node of ``output``. Return any fault: a missed change of what is held, another gradient."""
     gradient = compat.graph.derivative(output, torch.ones_like(output)).tolist()
     if held not in probe.changed_holders:
         return "a write was missed"

@@ -85,8 +85,7 @@ class SavedTensorHooks:
         self._pushed = False
         """Whether saves of this thread go to the hooks on torch's stack. The native core needs none there."""
         self._below: Pack | None = None
-        """The pack hook that is on the stack all the same, for saves in the threads of a GPU's engine: they
-        get this thread's stack (torch/csrc/autograd/engine.cpp, ``thread_main``), and know no session."""
+        """The pack hook on the stack all the same, for saves in threads of a GPU, which get the stack."""
         self._over: tuple[Pack, Unpack] | None = None
         """The program's hooks that were entered before these: wrapped, and pushed again on top of these."""
         self.conflicts = conflicts
