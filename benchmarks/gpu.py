@@ -32,12 +32,12 @@ class Workload:
     make: Callable[[str, bool], Step]
     rounds: int
     steps: int
-    needs: str = ""
-    """A package that need not be there."""
+    needs: str = "torch"
+    """A package without which the step is left out."""
 
     def can_run(self) -> bool:
         try:
-            importlib.import_module(self.needs or "torch")
+            importlib.import_module(self.needs)
         except Exception:  # torchvision's import fails in many ways beside another build of torch
             return False
         return True

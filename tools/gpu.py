@@ -1,6 +1,6 @@
 """Run what needs a GPU with the interpreter that runs this, and measure what watching costs there.
 
-    python3 tools/gpu.py               # tests/gpu, then benchmarks/RESULTS-gpu.md
+    python3 tools/gpu.py               # tests, then benchmarks/RESULTS-gpu.md
     python3 tools/gpu.py --only tests
 
 Nothing is installed and nothing fetched: the torch that is there is the one that is tested, and the
@@ -23,6 +23,9 @@ NEEDED = {
     "yaml": "PyYAML", "platformdirs": "platformdirs", "pytest": "pytest", "hypothesis": "hypothesis",
 }  # fmt: skip
 """Modules, and what they are called on an index."""
+
+
+TESTS = ("tests/gpu", "tests/silent/test_triton.py")
 
 
 def complaint(version: tuple[int, ...], has: Callable[[str], bool], cuda: Callable[[], bool]) -> str | None:
@@ -71,7 +74,7 @@ def main() -> int:
     if only != "costs":
         # The project's options name plugins that need not be here, and a driver may have its own warnings.
         options = ["-o", "addopts=", "-W", "default", "-p", "no:cacheprovider"]
-        command = [sys.executable, "-m", "pytest", *options, "-ra", "tests/gpu"]
+        command = [sys.executable, "-m", "pytest", *options, "-ra", *TESTS]
         code = subprocess.run(command, cwd=ROOT, env=settings).returncode
     if only != "tests":
         command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py")]

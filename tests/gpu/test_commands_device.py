@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ import pytest
 
 # For the CPU, tests/processes, tests/repair, tests/vet and tests/memory start them.
 pytestmark = pytest.mark.gpu
-DEVICE = os.environ.get("UNCLOBBER_TESTED_DEVICE", "cuda")
+DEVICE = "cuda"
 
 TRAIN = f"""
 import torch

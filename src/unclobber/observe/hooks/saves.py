@@ -224,7 +224,7 @@ class SavedTensorHooks:
         elif self._pushed or not self._innermost():
             return
         self.pack = new
-        # The native core's hooks are not on the stack: the first exchange pushes ``new``, and the second
+        # The native core's saves go to no hooks on the stack: the first exchange pushes ``new``, the second
         # only pops it.
         if self._pushed or not was_on_top:
             hook_stack.mark_hooks_below(new)

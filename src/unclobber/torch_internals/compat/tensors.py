@@ -35,7 +35,7 @@ def storage_key(tensor: torch.Tensor) -> int:
     """Return the identity of the tensor's StorageImpl: equal for all its views, unique while it lives.
 
     ``data_ptr`` is no identity, because it differs between views and is reused after a free.
-    NotImplementedError if there is no storage: sparse layouts, some wrappers, parameters of lazy modules.
+    It raises NotImplementedError without a storage: sparse layouts, some wrappers, lazy parameters.
     """
     key = storage_key_or_none(tensor)
     if key is None:
