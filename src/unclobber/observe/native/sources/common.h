@@ -20,6 +20,8 @@
 
 // For what runs at each save: with all that it calls in one place, for its code has left the caches since the last one.
 #define UNCLOBBER_HOT [[gnu::hot, gnu::flatten]]
+// For what is called there and seldom runs: inside, it would spread that code over many more lines of memory.
+#define UNCLOBBER_COLD [[gnu::cold, gnu::noinline]]
 
 namespace unclobber {
 
@@ -165,11 +167,11 @@ class Locked {
 void take_lock_around_forks();
 
 // Drop a reference later, in a thread that holds the interpreter's lock.
-void drop_later(PyObject* object);
+UNCLOBBER_COLD void drop_later(PyObject* object);
 // Drop a reference later, for callers that hold `Locked`.
-void drop_later_locked(PyObject* object);
+UNCLOBBER_COLD void drop_later_locked(PyObject* object);
 // Drop the references that wait; the second function does so only if this thread holds the interpreter's lock.
-void drop_now();
+UNCLOBBER_COLD void drop_now();
 void drop_now_if_held();
 
 }  // namespace unclobber

@@ -36,12 +36,13 @@ struct All {
   Note& at(uint64_t place) { return notes[place & (notes.size() - 1)]; }
   size_t size() const { return end - begin; }
   void add(const Note& note) {
-    if (size() == notes.size()) {
-      std::vector<Note> more(2 * notes.size());
-      for (uint64_t i = begin; i != end; i++) more[i & (more.size() - 1)] = at(i);
-      notes.swap(more);
-    }
+    if (size() == notes.size()) grow();
     at(end++) = note;
+  }
+  UNCLOBBER_COLD void grow() {
+    std::vector<Note> more(2 * notes.size());
+    for (uint64_t i = begin; i != end; i++) more[i & (more.size() - 1)] = at(i);
+    notes.swap(more);
   }
   void drop_oldest() {
     begin++;

@@ -62,13 +62,14 @@ struct Recent {
 // By a pointer, because each access of a thread-local that has a destructor costs two calls.
 thread_local Recent* recent_or_null = nullptr;
 
-Recent& recent() {
-  if (Recent* mine = recent_or_null) return *mine;
+UNCLOBBER_COLD Recent& begin_recent() {
   static thread_local Recent mine;
   return *(recent_or_null = &mine);
 }
 
-Stack* add(const unclobber_hash& hash, const unclobber_frame* frames, int count) {
+Recent& recent() { return recent_or_null != nullptr ? *recent_or_null : begin_recent(); }
+
+UNCLOBBER_COLD Stack* add(const unclobber_hash& hash, const unclobber_frame* frames, int count) {
   Gil gil;  // for the code objects
   sweep(false);
   auto* made = new Stack;
@@ -84,7 +85,7 @@ Stack* add(const unclobber_hash& hash, const unclobber_frame* frames, int count)
 }
 
 // The stack of these frames, with a use for the caller.
-Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
+UNCLOBBER_COLD Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
   const unclobber_hash hash = unclobber_hash_of(frames, count);
   if (Stack* known = mine.known(hash)) return use(known);
   Stack* found = nullptr;
@@ -106,28 +107,30 @@ bool is_librarys(PyObject* code) {
   return is == 1;
 }
 
+UNCLOBBER_COLD bool look_for_librarys(Stack* stack) {
+  if (is_library == nullptr) return false;
+  try {
+    const bool all = with_gil([&] {
+      return std::all_of(stack->frames, stack->frames + stack->count,
+                         [](const unclobber_frame& one) { return is_librarys(one.code); });
+    });
+    stack->library.store(all ? 1 : 0, std::memory_order_relaxed);
+    return all;
+  } catch (...) {
+    leave(stack);
+    throw;
+  }
+}
+
 // Whether all frames of a stack are a library's. Takes over a use of it if that raises.
 bool all_librarys(Stack* stack) {
-  int known = stack->library.load(std::memory_order_relaxed);
-  if (known < 0 && is_library == nullptr) return false;
-  if (known < 0) {
-    try {
-      known = with_gil([&] {
-        return std::all_of(stack->frames, stack->frames + stack->count,
-                           [](const unclobber_frame& one) { return is_librarys(one.code); });
-      });
-    } catch (...) {
-      leave(stack);
-      throw;
-    }
-    stack->library.store(known, std::memory_order_relaxed);
-  }
-  return known == 1;
+  const int known = stack->library.load(std::memory_order_relaxed);
+  return known < 0 ? look_for_librarys(stack) : known == 1;
 }
 
 // The stack of these frames: the innermost 32, and those down to the program's first one if all of them are a
 // library's. Takes over a use of `stack`, which has the innermost 32.
-Stack* down_to_program(Recent& mine, Stack* stack, const unclobber_frame* frames, int total) {
+UNCLOBBER_COLD Stack* down_to_program(Recent& mine, Stack* stack, const unclobber_frame* frames, int total) {
   Stack* known = mine.slot_of(stack->hash).deeper;
   if (known != nullptr && known->count <= total &&
       same(known->hash, unclobber_hash_of(frames, known->count))) {
@@ -205,7 +208,7 @@ void Operation::leave() {
 
 Operation::~Operation() {
   stacks::leave(stack);
-  drop_later(tuple_.load(std::memory_order_relaxed));
+  if (PyObject* made = tuple_.load(std::memory_order_relaxed)) drop_later(made);
 }
 
 PyObject* Operation::tuple() {
