@@ -153,7 +153,7 @@ def tensors_of_the_collector():
         (identity_of_a_hook, (True, True), (False, True)),
         (identity_of_a_function, (True, True), (False, True)),
         (frames_of_an_error, (False, FRAMES), (True, FRAMES)),
-        (aliases, (0, 0), (ALIASES, ALIASES)),
+        (aliases, (0, 0), (ALIASES, 0)),
         (tensors_of_the_collector, (1, "SinBackward0"), (2, "SinBackward0")),
     ],
 )

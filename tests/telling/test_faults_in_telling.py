@@ -200,7 +200,7 @@ def test_an_interrupt_is_no_fault():
 
 @pytest.mark.parametrize("function", ["unclobber.observe.record.ledger:Ledger.state_of", *(
     f"unclobber.explain.reads:{one}"
-    for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
+    for one in ("never_read", "detached", "role_of", "node_name")
 )])  # fmt: skip
 @pytest.mark.parametrize("name", ["result", "two saves", "data", "other memory", "detached in place"])
 def test_a_verdict_that_fails_is_never_weaker(function, name):

@@ -20,17 +20,6 @@ from ..syntax import torch_table
 from ..torch_internals import compat
 
 
-def is_own_result(saved: SavedTensor) -> bool:
-    """Return whether the running node's own operation computed ``saved``."""
-    origin, node = saved.origin(), compat.graph.current_node()
-    return (
-        origin is not None
-        and node is not None
-        and saved.base is None
-        and compat.graph.grad_fn(origin) is node
-    )
-
-
 def detached(saved: SavedTensor) -> Stack | None:
     """Return where ``saved`` lost its history; None if it has one, or if the running node is a custom
     Function, which doesn't need it."""
@@ -39,13 +28,7 @@ def detached(saved: SavedTensor) -> Stack | None:
     origin = saved.origin()
     if origin is not None and compat.graph.has_history(origin):
         return None  # a later write has given it a history again
-    node = compat.graph.current_node()
-    role = role_of(node, saved)
-    result = unpacked(node, role)
-    if result is not None and is_result(result, node, role):
-        # It was a view's result, which was not recognised as the node's own when it was detached.
-        return None
-    function = isinstance(node, torch.autograd.function.BackwardCFunction)
+    function = isinstance(compat.graph.current_node(), torch.autograd.function.BackwardCFunction)
     return None if function else saved.entry.detached
 
 

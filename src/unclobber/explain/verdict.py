@@ -10,7 +10,7 @@ import torch
 from ..model import or_default
 from ..observe.record import Ledger, SavedTensor, SaveState
 from ..torch_internals import compat
-from .reads import is_detached, is_own_result, never_read
+from .reads import is_detached, never_read
 from .sentence import shortest
 
 
@@ -26,10 +26,6 @@ class Verdict(NamedTuple):
     def on(cls, saved: SavedTensor, ledger: Ledger, policy: str) -> Verdict:
         """Return the verdict on a saved tensor by the session's policy, without reading any source file."""
         entry = saved.entry
-        if entry is not None and entry.storage_swap is not None and is_own_result(saved):
-            # torch keeps a result apart from the tensor that the program got:
-            # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
-            entry.storage_swap = None
         state = ledger.state_of(saved)
         now = state.now
         # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).

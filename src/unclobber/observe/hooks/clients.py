@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -17,7 +17,7 @@ class Client(Listener, Protocol):
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """Note that ``.data =`` is about to give ``tensor`` the memory of ``new``."""
 
-    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+    def after_detach(self, tensor: torch.Tensor) -> None:
         """Note that ``detach_()`` has dropped ``node``, which had made ``tensor``."""
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:

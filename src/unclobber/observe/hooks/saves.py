@@ -402,24 +402,25 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             saved.alias = tensor.detach()
             saved.version = tensor._version
             if not requires_grad:
-                saved.held = tensor
+                itself = True
             elif references(tensor) == of_new:
-                saved.held = None  # a result, or an operation's own view, of which no Python code knows
+                itself = False  # a result, or an operation's own view, of which no Python code knows
             else:
                 named = (code := caller.f_code) is None or code.co_filename != own_file
-                saved.held = tensor if kept_itself(tensor, number, named) else None
+                itself = kept_itself(tensor, number, named)
             # An operation's result is in memory of torch's own that no array shows.
-            saved.copied = bytes_of(tensor) if saved.held is not None or base is not None else None
+            saved.copied = bytes_of(tensor) if itself or base is not None else None
         else:
             with unseen():
                 itself = kept_itself(tensor, number)
-                saved.held = tensor if itself else None
                 saved.alias = compat.unseen.alias_of(tensor, itself)
                 saved.version = tensor._version
                 saved.requires_grad = tensor.requires_grad
                 base = tensor._base
             saved.copied = None
             number = next_node()  # the program's classes may have made nodes
+        saved.itself = itself
+        saved.held = tensor if itself else None
         saved.origin = ref(tensor)
         saved.base = None if base is None else ref(base)
         # An operation saves several tensors in a row, so their stack is walked once. Each such operation

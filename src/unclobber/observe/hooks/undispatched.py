@@ -98,12 +98,12 @@ def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., An
     """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
 
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
-        """Detach, and notify with the node that had made the tensor."""
+        """Detach, and notify if a node had made the tensor."""
         with compat.unseen.unseen_by_functions():
-            node = compat.graph.grad_fn(tensor)
+            made = compat.graph.grad_fn(tensor) is not None
         result: torch.Tensor = original(tensor)
-        if node is not None:
-            _notify(clients, lambda client: client.after_detach(tensor, node))
+        if made:
+            _notify(clients, lambda client: client.after_detach(tensor))
         return result
 
     return detach_

@@ -576,11 +576,9 @@ class Ledger:
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
         self.shared_counters.exchanged(tensor, old, new)
 
-    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
-        """Note that ``tensor.detach_()`` has dropped ``node``, which had made it.
-
-        Torch reads a saved tensor's history at unpack, except for a result of the unpacking node itself.
-        """
+    def after_detach(self, tensor: torch.Tensor) -> None:
+        """Note that ``tensor.detach_()`` has dropped the node that had made it: torch reads the history of
+        what it keeps itself at unpack."""
         key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
@@ -589,10 +587,9 @@ class Ledger:
             log = self._log_of(key)
             if log is None:
                 return
-            own = {id(kept) for _, kept in compat.kept.raw_saved(node)}
             stack = of_program()
             for saved in log.saves():
-                if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
+                if saved.entry is not None and saved.itself and saved.origin() is tensor:
                     saved.entry.detached = stack
 
     def _note_storage_swap(
@@ -601,7 +598,7 @@ class Ledger:
         """Observe the memory of ``new`` from now on for the saves of ``tensor``, which gets that memory."""
         to: SavedTensor | None = None
         for saved in log.saves():
-            if saved.entry is not None and saved.origin() is tensor:
+            if saved.entry is not None and saved.itself and saved.origin() is tensor:
                 if to is None and new is not None:
                     to = self.file(new, event.stack)
                 saved.entry.storage_swap = StorageSwap(event, to)
@@ -672,7 +669,7 @@ class Ledger:
             saved.alias = compat.unseen.alias_of(tensor)
             saved.version = _version(tensor)
             saved.requires_grad = tensor.requires_grad
-        saved.held = None
+        saved.held, saved.itself = None, True
         saved.origin = weakref.ref(tensor)
         saved.base = None
         saved.stack = stack

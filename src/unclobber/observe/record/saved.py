@@ -24,16 +24,18 @@ class SavedTensor:
     """
 
     __slots__ = (
-        "__weakref__", "alias", "base", "copied", "entry", "fingerprint", "held", "origin", "requires_grad",
-        "stack", "version",
+        "__weakref__", "alias", "base", "copied", "entry", "fingerprint", "held", "itself", "origin",
+        "requires_grad", "stack", "version",
     )  # fmt: skip
 
     # The pack hook calls `__new__` alone, because an `__init__` would cost as much as all its other work.
     alias: torch.Tensor
+    itself: bool
+    """Whether torch would keep the tensor itself, because it is a leaf or no output of the node that saves
+    it. Of an output torch keeps another tensor, which ``.data =`` and ``detach_()`` do not reach."""
     held: torch.Tensor | None
-    """The tensor itself if it is no output of the node that saves it, so that backward is handed what torch
-    would hand it. Let go before its memory is written to or exchanged: an in-place operation may make it the
-    output of a node that leads to this save."""
+    """The tensor itself if torch would keep it, to be handed to backward. Let go before its memory is written
+    to or exchanged: an in-place operation may make it the output of a node that leads to this save."""
     version: int
     requires_grad: bool  # whether the tensor itself requires grad: the alias has no history
     origin: weakref.ref[torch.Tensor]

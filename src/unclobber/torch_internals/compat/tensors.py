@@ -176,8 +176,7 @@ def current_stream(tensor: torch.Tensor) -> Any:
     """Return the current stream of the tensor's device: a queue of work. None if it has none (the CPU)."""
     if tensor.is_cpu:
         return None
-    backend = getattr(torch, tensor.device.type, None)
-    current = getattr(backend, "current_stream", None)
+    current = getattr(getattr(torch, tensor.device.type, None), "current_stream", None)
     return None if current is None else current(tensor.device)
 
 

@@ -34,9 +34,8 @@ _ACCUMULATES = 2**64 - 1  # sequence number of every `AccumulateGrad`
 def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
     """Return whether torch would keep the tensor itself, which is just being saved.
 
-    It does unless the tensor is an output of the saving node. That node was made last, but for those that
-    torch makes again for its views that were written (``freed_results`` in tests/invisible), or is a custom
-    Function's, which has ``to_save`` until it is done.
+    It does unless the tensor is an output of the saving node: the last one, but for those of views that were
+    written (``freed_results`` in tests/invisible), or a custom Function's, whose ``to_save`` is not done.
 
     Args:
         number: The number of the thread's next node.
@@ -46,12 +45,16 @@ def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
         return True
     unwritten = named and tensor._version == 0  # no view that torch makes a new node for, no in-place result
     node = tensor.grad_fn if unwritten else grad_fn(tensor)
-    if node is None or (made := node._sequence_nr()) + 1 == number:
+    if node is None:
+        return False
+    is_last = (made := node._sequence_nr()) + 1 == number
+    if is_last and (unwritten or tensor._base is None):
         return False
     if not unwritten:
-        for before, _ in node.next_functions:
-            if before is not None and made < before._sequence_nr() < _ACCUMULATES:
-                return False
+        # The operation of a view's new node has made its base's, too (data_of_a_view_that_was_written.py).
+        numbers = (before._sequence_nr() for before, _ in node.next_functions if before is not None)
+        if any(made - is_last <= other < _ACCUMULATES for other in numbers):
+            return False
     return getattr(node, "to_save", None) is None
 
 

@@ -6,7 +6,7 @@ namespace unclobber::records {
 
 namespace {
 constexpr const char* kNames[kSlots] = {"alias",  "base",          "copied", "entry", "held",
-                                        "origin", "requires_grad", "stack", "version"};
+                                        "itself", "origin",        "requires_grad", "stack", "version"};
 PyTypeObject* type = nullptr;  // owned for the life of the process, as its module is
 Py_ssize_t offsets[kSlots];
 

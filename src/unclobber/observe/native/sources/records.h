@@ -4,7 +4,7 @@
 
 namespace unclobber::records {
 
-enum Slot { kAlias, kBase, kCopied, kEntry, kHeld, kOrigin, kRequiresGrad, kStack, kVersion, kSlots };
+enum Slot { kAlias, kBase, kCopied, kEntry, kHeld, kItself, kOrigin, kRequiresGrad, kStack, kVersion, kSlots };
 
 // Take over the class; raises TypeError unless each of the names above is one of its `__slots__`.
 void learn(PyObject* saved_tensor);

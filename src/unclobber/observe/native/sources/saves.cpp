@@ -66,7 +66,7 @@ int64_t version_of(const at::Tensor& tensor) {
 
 // Whether Python of the program's runs when backward reaches this leaf. Hooks that are registered later are seen then:
 // `backward::hook_registered`.
-bool has_hooks(const at::TensorBase& leaf) {
+[[gnu::noinline]] bool has_hooks(const at::TensorBase& leaf) {
   auto* meta = torch::autograd::impl::get_autograd_meta(leaf);
   if (meta == nullptr) return false;
   if (meta->post_acc_grad_hooks_ != nullptr) return true;
@@ -110,6 +110,7 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
     const bool is_leafs = requires_grad && (is_view ? whole->is_leaf() : meta->grad_fn_ == nullptr);
     is_hooked = is_leafs && has_hooks(*whole);
   }
+  itself = kept_itself || !requires_grad;  // as torch/csrc/autograd/saved_variable.cpp: no output, or a leaf
   bool fresh = false;
   operation = stacks::current(&fresh);
   if (fresh && sees) see_writes();
@@ -128,15 +129,17 @@ UNCLOBBER_HOT at::Tensor Save::call_unpack_hook() {
     const char* next = reinterpret_cast<const char*>(before);
     for (size_t at = 0; at < sizeof(Save); at += 64) __builtin_prefetch(next + at, 1);
   }
-  if (handed::asked()) {
-    PyObject* made = record.load(std::memory_order_acquire);
-    const bool checked = made == nullptr || records::is_checked(made);  // by no hooks of the program's own
-    handed::note(checked ? at::Tensor(origin.lock()) : at::Tensor());
-  }
+  if (handed::asked()) note_handed();
   return value.defined() && version_of(value) == version ? value : need();
 }
 
-at::Tensor Save::need() {
+UNCLOBBER_COLD void Save::note_handed() {
+  PyObject* made = record.load(std::memory_order_acquire);
+  const bool checked = made == nullptr || records::is_checked(made);  // by no hooks of the program's own
+  handed::note(checked ? at::Tensor(origin.lock()) : at::Tensor());
+}
+
+UNCLOBBER_COLD at::Tensor Save::need() {
   at::Tensor known;
   std::shared_ptr<const std::string> bytes;
   {
@@ -181,16 +184,18 @@ bool is_kept_itself(const at::Tensor& tensor, torch::autograd::AutogradMeta* met
   auto* node = meta->grad_fn_.get();
   if (node == nullptr) return true;
   // The node that saves was made last, but for those that torch makes again for its views that were written.
-  if (node->sequence_nr() + 1 == at::sequence_number::peek()) return false;
+  const bool is_last = node->sequence_nr() + 1 == at::sequence_number::peek();
+  if (is_last && !(meta->is_view_ && version_of(tensor) != 0)) return false;
+  // A written view that was just given its new node is a result if the operation has made its base's, too.
   for (const auto& edge : node->next_edges()) {
-    const auto number = edge.function ? edge.function->sequence_nr() : 0;  // that of AccumulateGrad is the highest
-    if (number > node->sequence_nr() && number != std::numeric_limits<uint64_t>::max()) return false;
+    if (!edge.function || edge.function->sequence_nr() == std::numeric_limits<uint64_t>::max()) continue;  // a leaf's
+    if (edge.function->sequence_nr() + (is_last ? 1 : 0) >= node->sequence_nr()) return false;
   }
   PyObject* ctx = handed::function_of(node);  // a custom Function saves later, and has `to_save` until then
   return ctx == nullptr || reinterpret_cast<THPFunction*>(ctx)->to_save == nullptr;
 }
 
-at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself) {
+[[gnu::noinline]] at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself) {
   const auto keys = tensor.unsafeGetTensorImpl()->key_set();
   if (keys.has_any(c10::functorch_transforms_ks | c10::python_ks) || tensor.is_inference()) {
     // torch calls no class and no transform of the program when it keeps the tensor itself
@@ -226,6 +231,15 @@ bool Save::use() {
   return false;
 }
 
+namespace {
+UNCLOBBER_COLD void drop_objects(PyObject* one, PyObject* other) {
+  if (!can_take_gil()) return;
+  Gil gil;
+  Py_XDECREF(one);
+  Py_XDECREF(other);
+}
+}  // namespace
+
 UNCLOBBER_HOT void Save::leave() {
   if (users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (queue != nullptr) {
@@ -234,11 +248,7 @@ UNCLOBBER_HOT void Save::leave() {
     queue->drop(this);
   }
   PyObject* made = record.load(std::memory_order_acquire);
-  if ((made != nullptr || entry != nullptr) && can_take_gil()) {
-    Gil gil;
-    Py_XDECREF(made);
-    Py_XDECREF(entry);
-  }
+  if (made != nullptr || entry != nullptr) drop_objects(made, entry);
   if (operation != nullptr) operation->leave();
   this->~Save();
   Pooled<Save>::operator delete(this, sizeof(Save));
@@ -366,6 +376,7 @@ PyObject* unfiled_record_of(Save* save) {
   records::set(made.get(), records::kAlias, must(THPVariable_Wrap(alias)));
   records::set(made.get(), records::kHeld,
                held.defined() ? must(THPVariable_Wrap(held)) : Owned::borrowed(Py_None));
+  records::set(made.get(), records::kItself, Owned(PyBool_FromLong(save->itself)));
   records::set(made.get(), records::kVersion, must(PyLong_FromLongLong(save->version)));
   records::set(made.get(), records::kRequiresGrad, Owned(PyBool_FromLong(save->requires_grad)));
   records::set(made.get(), records::kOrigin, weak_reference(save->origin));
@@ -415,15 +426,18 @@ constexpr size_t kLargest = size_t{1} << 26;  // as `record.open_memory.LARGEST`
 std::unordered_set<const void*> shown;        // storages that arrays show; under `Locked`
 std::atomic<size_t> shown_count{0};
 
-bool is_shown(const c10::StorageImpl* storage) {
-  if (shown_count.load(std::memory_order_relaxed) == 0) return false;
+UNCLOBBER_COLD bool is_one_shown(const c10::StorageImpl* storage) {
   Locked locked;
   return shown.count(storage) != 0;
 }
 
+bool is_shown(const c10::StorageImpl* storage) {
+  return shown_count.load(std::memory_order_relaxed) != 0 && is_one_shown(storage);
+}
+
 // What torch has not allocated, but for files and memory that processes share: a data loader's batches.
-bool is_borrowed(const c10::StorageImpl* storage) {
-  return !storage->resizable() && at::MapAllocator::fromDataPtr(storage->data_ptr()) == nullptr &&
+UNCLOBBER_COLD bool is_borrowed(const c10::StorageImpl* storage) {
+  return at::MapAllocator::fromDataPtr(storage->data_ptr()) == nullptr &&
          at::RefcountedMapAllocator::fromDataPtr(storage->data_ptr()) == nullptr;
 }
 
@@ -435,14 +449,18 @@ std::string_view bytes_in(const at::Tensor& tensor) {
   if (start == nullptr || extent.end > static_cast<int64_t>(storage->nbytes())) return {};
   return {start + extent.first, static_cast<size_t>(extent.end - extent.first)};
 }
+
+UNCLOBBER_COLD std::shared_ptr<const std::string> copy_of(const at::Tensor& tensor) {
+  const auto bytes = tensor.is_cpu() ? bytes_in(tensor) : std::string_view();
+  if (bytes.empty() || bytes.size() > kLargest) return nullptr;
+  return std::make_shared<const std::string>(bytes);
+}
 }  // namespace
 
 std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
-  if ((!is_borrowed(storage) && !is_shown(storage)) || !tensor.is_cpu()) return nullptr;
-  const auto bytes = bytes_in(tensor);
-  if (bytes.empty() || bytes.size() > kLargest) return nullptr;
-  return std::make_shared<const std::string>(bytes);
+  const bool others = (!storage->resizable() && is_borrowed(storage)) || is_shown(storage);
+  return others ? copy_of(tensor) : nullptr;
 }
 
 bool has_bytes(const at::Tensor& tensor, const std::string& bytes) { return bytes_in(tensor) == bytes; }

@@ -66,6 +66,7 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
   std::shared_ptr<Queue> queue;
   std::atomic<int> users{1};
   bool requires_grad = false;
+  bool itself = true;      // whether torch would keep the tensor itself
   bool is_hooked = false;  // whether it, or what it is a view of, is a leaf whose gradient a hook of the program's gets
   bool is_view = false;
   bool queued = false;
@@ -101,6 +102,8 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
  private:
   // What `call_unpack_hook` gives if anything may have happened to it.
   at::Tensor need();
+  // Note it for who unpacks several, and wants the tensors that were saved.
+  void note_handed();
 };
 
 // Bytes of overwritten values that are kept now, and the most there ever were.
@@ -190,7 +193,7 @@ class Queue {
 
  private:
   // A noted save has died: its storage's writes are forgotten with the last one.
-  void forget_noted(Save* save);
+  UNCLOBBER_COLD void forget_noted(Save* save);
   void hand_out(Save* save, std::vector<Save*>& taken);
 
   Link queue_;
