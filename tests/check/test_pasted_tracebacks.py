@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -330,17 +331,39 @@ def test_a_second_backward_names_the_one_that_freed(answer):
     assert first["writes"][0]["line"] == 4
 
 
-def test_a_second_backward_in_no_loop_is_not_surely_its_own_cause(answer):
-    """The backward before it has freed what both need, and is told as well, with its reason."""
+FREED = """\
+from torch import nn
+net = nn.Linear(4, 4)
+other = nn.Linear(4, 1)
+def f(x):
+    h = net(x).exp()
+    h.sum().backward()
+    other(h).sum().backward()
+"""
+SECOND = "RuntimeError: Trying to backward through the graph a second time"
+
+
+def test_a_second_backward_in_no_loop_is_not_its_own_cause(answer):
+    """The backward before it has freed what both need; the failing one is told, too."""
+    first, second = answer(f'  File "t.py", line 7, in f\n{SECOND}', t=FREED)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"], second["writes"][0]["line"]) == (6, True, 7)
+    assert "it frees the graph before the backward in line 7" in first["why"]
+
+
+def test_a_backward_that_keeps_its_graph_frees_nothing(answer):
+    source = FREED.replace("backward()", "backward(retain_graph=True)", 1)
+    (first, *_) = answer(f'  File "t.py", line 7, in f\n{SECOND}', t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (7, True)
+
+
+def test_a_second_backward_without_frames_is_that_of_a_loop(answer):
+    """The sentence alone is never enough to be confident."""
     source = (
-        "from torch import nn\nnet = nn.Linear(4, 4)\nother = nn.Linear(4, 1)\n"
-        "def f(x):\n    h = net(x).exp()\n    h.sum().backward()\n    other(h).sum().backward()\n"
+        "def train(s, net, data):\n    for x in data:\n        s = net(x, s)\n        s.sum().backward()\n"
     )
-    text = '  File "t.py", line 7, in f\nRuntimeError: Trying to backward through the graph a second time'
-    found = answer(text, t=source)["candidates"]
-    assert not any(candidate["confident"] for candidate in found)
-    (before,) = [candidate for candidate in found if candidate["writes"][0]["line"] == 6]
-    assert "it frees the graph before the backward in line 7" in before["why"]
+    source += "\n\ndef test(net, x):\n    net(x).sum().backward()\n"
+    first, second = answer(SECOND, t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"], second["writes"][0]["line"]) == (4, False, 8)
 
 
 def test_a_step_before_the_save_is_not_blamed(answer):
@@ -406,3 +429,156 @@ def test_lines_of_a_notebook_are_those_of_its_cell(tmp_path, answer):
     (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells}))
     (first, *_) = answer(pasted(node="TBackward"))["candidates"]
     assert [(one["path"].partition("ipynb:")[2], one["line"]) for one in first["writes"]] == [("cell[2]", 9)]
+
+
+def lines_of(document):
+    """The lines of each candidate."""
+    return [[write["line"] for write in candidate["writes"]] for candidate in document["candidates"]]
+
+
+def test_copies_of_a_function_are_one_candidate(answer, tmp_path):
+    """The facts don't tell them apart; the one beside the frames comes first, and confidence is for both."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "model.py").write_text(RESIDUAL)
+    (tmp_path / "b" / "loop.py").write_text("def run(loss):\n    loss.backward()\n")
+    frames = '  File "/home/u/b/loop.py", line 2, in run\n'
+    (first, *_) = answer(pasted(node="ReluBackward0", version=1, expected=0, frames=frames))["candidates"]
+    assert [Path(write["path"]).parent.name for write in first["writes"]] == ["b", "a"]
+    assert first["confident"]
+
+
+def test_equal_places_that_are_no_copies_are_told_apart(answer):
+    """The targets differ: they are two candidates, and none is confident."""
+    block = "class {}(nn.Module):\n    def forward(self, x, y):\n"
+    block += "        {} = x.relu()\n        {} += y\n        return {}\n"
+    source = f"from torch import nn\n\n\n{block.format('A', *'ooo')}\n\n{block.format('B', *'zzz')}"
+    document = answer(pasted(node="ReluBackward0", version=1, expected=0), model=source)
+    assert lines_of(document) == [[7], [14]]
+    assert not document["candidates"][0]["confident"]
+
+
+def test_a_step_after_a_backward_that_keeps_its_graph_is_likelier(answer):
+    """Of two programs alike, the one with `retain_graph`, though no other backward is in sight."""
+    step = "def train(net, loss, x):\n    opt = torch.optim.Adam(net.parameters())\n"
+    step += "    loss(net(x)).backward()\n    opt.step()\n"
+    kept = step.replace("backward()", "backward(retain_graph=True)").replace("train", "kept")
+    document = answer(pasted(node="TBackward"), t=f"import torch\n\n\n{step}\n\n{kept}")
+    assert lines_of(document) == [[13], [7]]
+    assert "a backward before it keeps its graph, by the source" in document["candidates"][0]["why"]
+
+
+def test_what_a_module_returned_is_likelier_than_a_count(answer):
+    """Dropout in place over what any module returns, and numbers of a dictionary."""
+    source = dedent("""\
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self, act):
+                super().__init__()
+                self.act = act
+                self.drop = nn.Dropout(0.1, inplace=True)
+
+            def forward(self, x, seen, sizes):
+                seen = {}
+                for name in sizes:
+                    seen[name] = len(name)
+                return self.drop(self.act(x))
+        """)
+    document = answer(pasted(node="GeluBackward0", version=1, expected=0), model=source)
+    assert lines_of(document)[0] == [14]
+    assert [13] not in lines_of(document)[:2]
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"), [("", "saved"), ("Function 'ExpBackward0' returned nan values", None)]
+)
+def test_a_text_that_is_cut_after_the_frames_of_the_save(answer, end, kind):
+    """Anomaly mode prints them for a NaN, too, which no write makes."""
+    frames = (
+        "Warning: Error detected in AddmmBackward0. Traceback of forward call that caused the error:\n"
+        f'  File "train.py", line 8, in train\n    y = net(x)\n\nTraceback (most recent call last):\n{end}'
+    )
+    document = answer(frames, train=STEPS)
+    assert document["kind"] == kind
+    assert lines_of(document)[:1] == ([[13]] if kind else [])
+
+
+def test_a_refused_write_behind_a_cut_is_not_the_last_frame(answer):
+    """The text ends with a call; the whole one says where torch refused."""
+    source = "def mean(image):\n    for t in image.unbind(0):\n        t.sub_(1)\n"
+    source += "\n\ndef run(model, image):\n    model(image)\n"
+    refusal = "RuntimeError: Output 0 of UnbindBackward0 is a view and is being modified inplace."
+    frame = '  File "t.py", line 7, in run\n    model(image)\n'
+    assert lines_of(answer(f"{refusal}\n{frame}", t=source))[0] == [3]
+    assert lines_of(answer(f"{frame}{refusal}", t=source))[0] == [7]
+
+
+def test_a_refusal_without_frames_is_confident_if_one_write_is_such(answer):
+    source = "def mean(image):\n    for t in image.unbind(0):\n        t.sub_(1)\n"
+    refusal = "RuntimeError: Output 0 of UnbindBackward0 is a view and is being modified inplace."
+    (first, *_) = answer(refusal, t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (3, True)
+    other = source.replace("mean", "other").replace("sub_", "mul_")
+    (first, *_) = answer(refusal, t=source, other=other)["candidates"]
+    assert not first["confident"]
+
+
+@pytest.mark.parametrize(
+    ("words", "quoted"),
+    [
+        ("it works with ` history[ 0 : 2 ] = history[0:2] + 1 `", True),
+        ("I see\n```\nhistory[0:2]+=1\n```", True),
+        ("it works with `history[0:2] = history[0:2] - 1`", False),
+    ],
+)
+def test_people_quote_a_line_or_what_they_change_it_to(answer, words, quoted):
+    (first, *_) = answer(f"{SENTENCE}\n{words}", model=PYRAMID)["candidates"]
+    assert ("the text quotes this line" in first["why"]) == quoted
+    assert first["writes"][0]["line"] == 10
+
+
+def test_a_write_after_the_save_of_the_pasted_frames_is_likelier(answer):
+    """Anomaly mode's frames order the writes of activations, too."""
+    source = "def run(x, y):\n    x[0] = 1\n    z = x * y\n    y[0] = 1\n    return z\n"
+    frames = (
+        "Warning: Error detected in MulBackward0. Traceback of forward call that caused the error:\n"
+        '  File "t.py", line 3, in run\n    z = x * y\n\n'
+    )
+    text = pasted(node="SomeBackward0", version=1, expected=0, frames=frames)
+    assert lines_of(answer(text, t=source))[0] == [4]
+
+
+def test_a_step_some_calls_away_is_less_likely(answer):
+    """Both precede the backward."""
+    source = dedent("""\
+        def near(opt):
+            opt.step()
+
+
+        def far(optimizer):
+            optimizer.step()
+
+
+        def between(optimizer):
+            far(optimizer)
+
+
+        def train(loss, opt):
+            between(opt)
+            near(opt)
+            loss.backward()
+        """)
+    text = pasted(node="TBackward", frames='  File "t.py", line 16, in train\n')
+    assert lines_of(answer(text, t=source)) == [[2], [6]]
+
+
+def test_fewer_bumps_than_a_write_makes_are_not_its(answer):
+    """`x[0:2] += 1` counts twice."""
+    for version, line in ((1, 3), (2, 2)):
+        document = answer(
+            pasted(node="SomeBackward0", version=version, expected=0),
+            t="def run(x, y):\n    x[0:2] += 1\n    y[0:2] = 1\n    return x, y\n",
+        )
+        assert lines_of(document)[0] == [line]

@@ -15,6 +15,7 @@ from ._pasted import Pasted, PastedKind
 from ._rules import CheckRule, Suspicion
 from ._sites import WriteSite
 from ._tree import FramePlace, SourceTree
+from ._values import Grad
 
 UPDATES = frozenset({"step", "load", "broadcast"})
 RULES: dict[PastedKind, tuple[CheckRule, ...]] = {
@@ -28,7 +29,7 @@ RULES: dict[PastedKind, tuple[CheckRule, ...]] = {
 }
 _SIDE = re.compile(
     r"(^|[/_])(tests?|eval\w*|demo|setup|infer\w*|datasets?|data|mixup|augment\w*|transforms?|third.party|"
-    r"external|vendor|metrics?|visual\w*|plot\w*)([/_.]|$)",
+    r"external|vendor|visual\w*|plot\w*)([/_.]|$)",
     re.I,
 )
 """Parts of paths whose code is mostly not the program's own training."""
@@ -36,8 +37,7 @@ _OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "Co
 _BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
 _ACTIVATIONS = {"Relu", "Sigmoid", "Tanh", "Softmax", "LeakyRelu", "Elu", "Hardtanh"}
 _VIEWS = {"AsStrided", "View", "Select", "Slice", "T", "Transpose", "Permute", "ReshapeAlias", "Squeeze"}
-
-
+_NEW = re.compile(r"\b(new_)?(zeros|ones|empty|full|arange|randn?)(_like)?\(")
 _LINE = re.compile(
     r"(?:[^\s(]*/blob/[^/\s]+/)?([\w./-]+\.py)\W*(?:\bL|lines?\b\W*)(\d+)(?:\s?-\s?L?(\d+))?", re.I
 )
@@ -71,11 +71,12 @@ class Context:
         """The program's own frames, those of the failure last."""
         self.words = re.sub(r'File "[^\n]*\n[^\n]*', "", pasted.text)
         self.said = _LINE.findall(self.words)
+        self.quotes = _unspaced(self.words)
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
         run = self.tree.runs.get(site.path)
         known = run.suspicions.values() if run is not None else ()
-        return [s for s in known if site.line in (s.span.line, s.write.line if s.write else 0)]
+        return [s for s in known if site.line in {span.line for span in (s.span, s.write, s.freed) if span}]
 
 
 def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -88,14 +89,11 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:
         reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
-        yield Clue(4.0 if is_update else -3.0, reason)
+        yield Clue(4.0 - (site.kind == "load") if is_update else -3.0, reason)
     else:
         yield Clue(-6.0 if is_update else 2.0)
-    if site.kind == "load":
-        yield Clue(-1.0)
     if site.how == "forward":
-        is_norm = "BatchNorm" in pasted.saver
-        is_vector = len(pasted.shape or ()) == 1 and not pasted.node
+        is_norm, is_vector = "BatchNorm" in pasted.saver, len(pasted.shape or ()) == 1 and not pasted.node
         reason = "a buffer of a norm: each forward of data parallel training sends it again"
         yield Clue(2.0 + 2.0 * is_norm if is_norm or is_vector else -4.0, reason)
 
@@ -106,13 +104,12 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield from _freed(site, context)
         return
     for depth, frame in enumerate(reversed(context.needed)):
-        lines = context.tree.lines_in(site, frame.scope)
-        if lines := [line for line in lines if line != frame.line or site.line == line]:
+        reached = context.tree.lines_in(site, frame.scope)
+        if lines := [line for line in reached if line != frame.line or site.line == line]:
             yield _in_order(lines, frame, depth, site, context)
+            yield Clue(-0.3 * min(reached[line] for line in lines))
             return
-    if context.needed or site.kind not in UPDATES:
-        return
-    for depth, (scope, line) in enumerate(reversed(context.saved)):
+    for depth, (scope, line) in enumerate(reversed(() if context.needed else context.saved)):
         if positions := [p for p in context.tree.lines_in(site, scope) if p != line]:
             looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
             if max(positions) > line:
@@ -135,8 +132,6 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
         if any(saved < line for line in before):
             return Clue(5.0, f"it lies between the save in line {saved} and the backward in line {needed}")
         return Clue(0.5 if looped else -1.0)
-    if before and around and not any(first <= line <= last for first, last in around for line in before):
-        return Clue(0.3)
     if before:
         others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
@@ -148,12 +143,14 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
     """A backward frees a graph for the one that failed: itself in the turn before, or one before it."""
-    for scope, line in context.needed[-1:]:
+    if not context.needed:
+        yield Clue(1.0 + 0.5 * bool(site.loops))
+    text = "".join(context.tree.files[site.path].lines[site.line - 1 : site.end_line])
+    for scope, line in () if re.search(r"retain_graph\s*=\s*True", text) else context.needed[-1:]:
         if site.path == scope.path and site.line == line:
-            looped = any(first <= line <= last for first, last in scope.loops)
-            yield Clue(5.0 if looped else 3.0, "the backward of the turn before frees the graph")
+            yield Clue(5.0, "the backward of the turn before frees the graph") if site.loops else Clue(3.0)
         elif site.path == scope.path and scope.line <= site.line < line:
-            yield Clue(4.0, f"it frees the graph before the backward in line {line}")
+            yield Clue(4.5, f"it frees the graph before the backward in line {line}")
 
 
 def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -162,73 +159,74 @@ def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
     if kind is None or not context.is_refused:
         return
     if places and places[-1].scope.path == site.path and site.line <= places[-1].line <= site.end_line:
-        yield Clue(14.0, "the last frame of the tree is this line")
-    if any(suspicion.rule in RULES[kind] for suspicion in context.suspicions(site)):
-        yield Clue(5.0, "the written tensor is such a leaf or view, by the source")
+        points = 3.0 if context.pasted.is_cut and not site.how else 14.0
+        yield Clue(points, "the last frame of the tree is this line")
+    if known := [each.confidence for each in context.suspicions(site) if each.rule in RULES[kind]]:
+        yield Clue(3.5 + 0.5 * max(known), "the written tensor is such a leaf or view, by the source")
 
 
 def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The interpreter has followed a save and a write of the same tensor."""
-    pasted = context.pasted
-    if pasted.kind not in ("saved", "second_backward"):
+    pasted, known = context.pasted, context.suspicions(site)
+    if any(each.freed and each.freed.line == site.line for each in known):
+        yield Clue(2.5, "it frees a graph that is needed again, by the source")
+    if pasted.kind != "saved":
         return
-    for suspicion in context.suspicions(site):
-        if pasted.kind == "second_backward":
-            if suspicion.rule is CheckRule.TWICE:
-                yield Clue(2.0, "its graph was freed before, by the source")
-                return
-        elif suspicion.rule in RULES["saved"]:
-            within = site.kind == "item" and suspicion.saved is not None and suspicion.saved.line == site.line
-            if within and pasted.node and pasted.node not in (*_VIEWS, "CopySlices"):
-                continue  # what it saves of its own is a part, which a view made
-            points = 2.0 + 0.5 * suspicion.confidence if suspicion.confidence > 0 else 0.5
+    if any(each.rule is CheckRule.RETAINED for each in known):
+        yield Clue(2.5, "a backward before it keeps its graph, by the source")
+    for each in known:
+        if each.rule in RULES["saved"]:
+            points = max(1.0 + each.confidence, 0.5)
             yield Clue(points, "a saved tensor is overwritten, by the source")
-            if pasted.node and suspicion.rule is not CheckRule.STEP:
-                if _is_operation(suspicion.operation, pasted.node):
-                    yield Clue(points, f"{pasted.node} is what `{suspicion.operation}` makes")
-                elif suspicion.role == "result":
+            if pasted.node and each.rule is not CheckRule.STEP:
+                if _is_operation(each.operation, pasted.node):
+                    yield Clue(points, f"{pasted.node} is what `{each.operation}` makes")
+                elif each.role == "result":
                     yield Clue(-1.5)
-            if suspicion.needed and context.needed and suspicion.needed.line == context.needed[-1].line:
+            if each.needed and context.needed and each.needed.line == context.needed[-1].line:
                 yield Clue(2.0, "the pasted backward needs it, by the source")
             return
-        elif suspicion.role == "returned" and pasted.node in _ACTIVATIONS:
-            yield Clue(2.0, f"it overwrites what a module returns, which {pasted.node} saves")
+    for each in known:
+        if each.rule is CheckRule.UNSEEN and each.role != "given":
+            yield Clue(2.0, "what made or read the target may have saved it, by the source")
+            if each.role and pasted.node in _ACTIVATIONS:
+                yield Clue(2.0, f"it overwrites what a module returns, which {pasted.node} saves")
 
 
 def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The interpreter knows whether the target is a tensor."""
     run = context.tree.runs.get(site.path)
-    value = None if run is None else run.written.get(site.line)
-    if value is None or site.kind in (*UPDATES, "backward", "module"):
+    if run is None or context.pasted.kind != "saved" or site.kind in (*UPDATES, "module"):
+        return
+    if (value := run.written.get(site.line)) is None:
+        # A custom Function's backward isn't followed as others are.
+        yield Clue(-1.5 * (site.kind != "method" and not site.function.endswith(".backward")))
         return
     is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
     # What is written after a save has a gradient, whatever its name says.
-    is_index = value.integer and not context.suspicions(site)
-    if is_index or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
+    is_free = not context.suspicions(site)
+    if (value.integer and is_free) or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
         yield Clue(4.0 if is_long else -2.0, "an index, as the dtype says")
-    elif is_long:
+    elif is_long or (value.grad == Grad.NO and is_free):
         yield Clue(-2.0)
 
 
 def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The number of writes since the save."""
-    if not (bumps := context.pasted.bumps) or site.kind == "backward":
+    if not (bumps := context.pasted.bumps):
         return
-    turns = [loop.turns for loop in site.loops]
     # `x[i] += v` counts once if `x` is a list.
     counts = {site.bumps, 1} if re.fullmatch(r"[\w\s+-]+", site.index) else {site.bumps}
-    known = math.prod(count or 1 for count in turns)
-    by_size = any(".shape" in loop.over or ".size" in loop.over for loop in site.loops)
-    if by_size and bumps < max(context.pasted.shape or (0,)):
-        yield Clue(-1.5)
-    if bumps == site.bumps * known and all(turns) and turns:
+    if site.loops and bumps == site.bumps * math.prod(turns or 0 for turns in site.loops):
         yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")
-    elif bumps > 2 and turns and re.match(r"\s*\[", _made(site, context)):
+    elif bumps > 2 and site.loops and re.match(r"\s*\[", _made(site, context)):
         yield Clue(-1.0)  # each turn writes to another tensor of a list
-    elif bumps > 2 and turns:
+    elif bumps > 2 and site.loops:
         yield Clue(1.5, f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop")
     elif bumps in counts:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
+    elif bumps < min(counts) or not site.loops:
+        yield Clue(-1.0)
 
 
 def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -236,20 +234,15 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     node = context.pasted.node
     if not node or context.pasted.kind != "saved" or site.kind in UPDATES:
         return
-    if _OWN_NODES.get(site.how) == node or (
-        site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
-    ):
+    is_method = site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
+    if is_method or _OWN_NODES.get(site.how) == node:
         yield Clue(1.5, f"{node} is what `{site.how}` leaves")
-    if node in _VIEWS and (site.index or site.kind == "item"):
-        yield Clue(1.0, f"{node}: a part is written")
     made = _made(site, context)
     if _is_operation(made, node) or _operator(made) == node:
-        yield Clue(2.5, f"{node}: the target comes from `{made.strip()[:40]}`")
+        yield Clue(4.0, f"{node}: the target comes from `{made.strip()[:40]}`")
     elif node in _VIEWS and re.search(r"\.(view|reshape|permute|transpose|t|(un)?squeeze|flatten)\(", made):
         yield Clue(1.5, f"{node}: the target is a view")
-    elif (
-        re.search(r"\b(new_)?(zeros|ones|empty|full|arange|randn?)(_like)?\(", made) and node != "CopySlices"
-    ):
+    elif node != "CopySlices" and _NEW.search(made):
         yield Clue(-2.5)
 
 
@@ -304,31 +297,27 @@ def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
     """An activation is written in a module's code, or in that of a Function."""
-    if site.kind in (*UPDATES, "backward"):
+    if site.kind in (*UPDATES, "backward") or (context.pasted.kind or "").startswith("leaf"):
         return
     owner, _, bare = site.function.rpartition(".")
     methods = {scope.name for scope in context.tree.files[site.path].scopes}
-    if owner and bare != "__init__" and {f"{owner}.forward", f"{owner}.__call__"} & methods:
+    is_network = owner and bare != "__init__" and {f"{owner}.forward", f"{owner}.__call__"} & methods
+    if is_network or site.kind == "module":
         yield Clue(1.5 + 0.7 * ("self." in _made(site, context)))
-    elif site.kind == "module":
-        yield Clue(0.5)
-    if re.search(r"(^|_)(targets?|labels?|masks?|gts?|ignore)(_|$)", site.target):
-        yield Clue(-1.0)
 
 
 def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
     """People quote the statement, link to its line, or name its class or function."""
-    text = context.tree.files[site.path].lines[site.line - 1].strip()
-    if len(text) >= 10 and text in context.words:
+    text = _unspaced(context.tree.files[site.path].lines[site.line - 1].partition("#")[0])
+    changed = re.sub(r"^([^=]*?)([+\-*/])=(?=[^=])", r"\1=\1\2", text)  # what people change it to
+    if len(text) >= 8 and (text in context.quotes or changed in context.quotes):
         yield Clue(3.0, "the text quotes this line")
     said = [(int(a), int(b or a)) for path, a, b in context.said if site.path.endswith(f"/{path}")]
     if any(first <= site.line <= last for first, last in said):
         yield Clue(3.0, "the text names this line")
-    names = [
-        name for name in site.function.split(".") if re.search(r"[a-z0-9]_\w|[a-z][A-Z]", name.strip("_"))
-    ]
+    names = [part for part in site.function.split(".") if re.search(r"[^\W_]_+[^\W_]|[a-z][A-Z]", part)]
     if any(re.search(rf"\b{name}\b", context.words) for name in names):
-        yield Clue(1.5, f"the text names `{site.function}`")
+        yield Clue(2.5, f"the text names `{site.function}`")
 
 
 def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -341,13 +330,17 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
     if min(backwards, default=site.line) < site.line < max(backwards, default=site.line):
         yield Clue(2.0, "a backward precedes it, and another follows")
     if re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines[scope.line : scope.end_line])):
-        yield Clue(1.0, "the function retains a graph")
+        yield Clue(2.0, "the function retains a graph")
 
 
 CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
     _kind, _order, _refused, _suspected, _written, _bumps, _node, _unlikely, _said, _training, _network,
 )  # fmt: skip
 """Each yields points for one place; a new clue is one function here."""
+
+
+def _unspaced(text: str) -> str:
+    return re.sub(r"\s", "", text)
 
 
 def _is_operation(text: str, node: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "expanded", "overlap", "second_backward"]
 _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
-    ("saved", r"modified by an in-?place operation"),
+    ("saved", r"gradient computation has been modified|modified by an in-?place operation"),
     ("leaf_view", r"view of a leaf Variable that requires grad"),
     ("leaf", r"leaf Variable that requires grad|leaf variable has been moved into the graph interior"),
     (
@@ -66,6 +66,7 @@ class Pasted:
     frames: tuple[PastedFrame, ...] = ()  # the frames of the failure, the outermost first
     saver: str = ""  # the node whose backward failed, by anomaly mode, without `Backward`
     forward: tuple[PastedFrame, ...] = ()  # the frames of the save, by anomaly mode, the outermost first
+    is_cut: bool = False  # whether frames follow the last sentence, so that the innermost ones may lack
 
     @property
     def bumps(self) -> int | None:  # writes that torch counted since the save
@@ -92,12 +93,16 @@ def read_pasted(text: str) -> Pasted:
     # Terminals and issues wrap the sentence anywhere.
     flat = re.sub(r"\s+", " ", text)
     kind = next((kind for kind, words in _SENTENCES if re.search(words, flat, re.I)), None)
+    *_, last = len(text), *(match.start() for match in _FRAME.finditer(text))
+    tail = re.sub(r"\s+", " ", text[last:])
     numbers = _NUMBERS.search(flat)
     named = numbers or (_OUTPUT.search(flat) if kind == "multi_view" else None)
     start = _FORWARD.search(text)
     end = _END_OF_FORWARD.search(text, start.end()) if start else None
     inner = slice(start.end() if start else 0, (end.start() if end else len(text)) if start else 0)
     saver = _DETECTED.search(text)
+    if kind is None and saver and "nan values" not in flat:  # the text is cut before the sentence
+        kind = "saved"
     shape = numbers["shape"] if numbers else None
     return Pasted(
         kind=kind,
@@ -110,6 +115,7 @@ def read_pasted(text: str) -> Pasted:
         frames=_frames(text[: inner.start] + "\n" + text[inner.stop :]),
         saver=_operation(saver[1]) if saver else "",
         forward=_frames(text[inner]),
+        is_cut=bool(tail) and not re.search(dict(_SENTENCES).get(kind or "saved", ""), tail, re.I),
     )
 
 

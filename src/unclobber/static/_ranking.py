@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,8 +14,8 @@ from ._tree import SourceTree
 from ._values import SourceSpan
 
 MOST = 3  # candidates that are shown
-_LEAD = 2.0  # points by which the first must lead to be confident
-_ENOUGH = 4.6  # its lead, with two fifths of its points, must reach this, too
+_LEAD = 2.5  # points by which the first must lead to be confident
+_LEAD_WITHOUT_FRAMES = 4.0  # the same if torch refused the write, whose frame the text lacks
 _MOST_ALIKE = 4
 _NO_LEAD = 0.05  # points below which two places are equally likely
 
@@ -41,14 +42,19 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     candidates = [_scored(site, context) for site in _sites(context) if _may_be(site, pasted)]
     candidates.sort(key=lambda candidate: candidate.points)
     best = {(each.writes[0].path, each.writes[0].line): each for each in candidates}  # one for each line
-    candidates = sorted(best.values(), key=lambda candidate: -candidate.points)
-    candidates = [each for each in list(_joined(candidates))[: MOST + 1] if each.points > 0]
+    candidates = list(best.values())
+    if context.needed:  # of copies, the one near the frames comes first
+        near = context.needed[-1].scope.path
+        candidates.sort(key=lambda each: -len(os.path.commonpath([each.writes[0].path, near])))
+    candidates.sort(key=lambda each: -round(each.points, 3))
+    candidates = [each for each in _joined(candidates) if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
-        is_placed = not context.own and pasted.kind in ("saved", "second_backward")  # others have frames
-        is_placed |= bool(tree.located(context.own[-1:])) and first.writes[0] in tree.sites
-        lead = first.points - second
-        first.is_confident = is_placed and lead >= _LEAD and lead + 0.4 * first.points >= _ENOUGH
+        # A line that isn't known to write is mostly a call, where the text is cut.
+        is_placed = not context.own or bool(tree.located(context.own[-1:]))
+        is_placed &= first.writes[0] in tree.sites
+        lead = _LEAD_WITHOUT_FRAMES if context.is_refused and not context.own else _LEAD
+        first.is_confident = is_placed and first.points - second >= lead
     return candidates[:MOST], unknown
 
 
@@ -83,26 +89,30 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     return TracebackCandidate([site], sum(clue.points for clue in clues), why, saved, needed, suspicion)
 
 
-def _joined(candidates: list[TracebackCandidate]) -> Iterator[TracebackCandidate]:
-    """Yield the candidates; what the facts don't distinguish in one function is one of them."""
+def _joined(candidates: list[TracebackCandidate]) -> list[TracebackCandidate]:
+    """Return the best candidates; what the facts don't distinguish is one of them."""
     taken: list[TracebackCandidate] = []
     for candidate in candidates:
         alike = next((other for other in taken if _is_alike(candidate, other)), None)
-        if alike is None:
+        if alike is not None:
+            alike.writes += candidate.writes[: _MOST_ALIKE - len(alike.writes)]
+        elif len(taken) <= MOST:
             taken.append(candidate)
-        elif len(alike.writes) < _MOST_ALIKE:
-            alike.writes.append(candidate.writes[0])
-    yield from taken
+    return taken
 
 
 def _is_alike(candidate: TracebackCandidate, other: TracebackCandidate) -> bool:
-    """Return whether two places of one function differ in their lines alone, by the facts."""
-    site, first = candidate.writes[0], other.writes[0]
-    same = (site.path, site.function, site.kind) == (first.path, first.function, first.kind)
+    """Return whether two places of one function, or of copies of one, differ in their lines alone."""
+    same = any(_within(site) & _within(candidate.writes[0]) for site in other.writes)
     # Each of several steps breaks the one backward.
     steps = [s for s in (candidate.suspicion, other.suspicion) if s and s.rule is CheckRule.STEP and s.needed]
     both = len(steps) == 2 and len({step.needed for step in steps}) == 1
     return same and (both or abs(candidate.points - other.points) < _NO_LEAD)
+
+
+def _within(site: WriteSite) -> set[tuple[str, ...]]:  # its function, and its statement in copies of that
+    copied = site.kind, site.how, site.target, site.index, site.function.rpartition(".")[2]
+    return {(site.path, site.function, site.kind), copied}
 
 
 # --- what stays unknown --------------------------------------------------------------------------------

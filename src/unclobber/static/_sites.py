@@ -24,15 +24,6 @@ _COUNTS = frozenset(["item", "len", "size", "float", "int", "time", "numpy", "de
 """Functions and methods whose result is a number."""
 
 
-class Loop(NamedTuple):
-    """A loop around a place."""
-
-    line: int
-    turns: int | None  # number of turns, if the source says it
-    last: int
-    over: str  # the source of what it goes over; empty for `while`
-
-
 @dataclass(frozen=True, slots=True)
 class WriteSite:
     """A statement or call that may write to a tensor in place."""
@@ -44,7 +35,7 @@ class WriteSite:
     how: str  # the operation: `add_`, `+=`, `step`
     target: str  # the written expression without its index, or the optimizer's
     function: str
-    loops: tuple[Loop, ...] = ()
+    loops: tuple[int | None, ...] = ()  # the number of turns of each loop around it, if the source says it
     bumps: int = 1  # number of times that the version counter goes up
     is_off: bool = False  # whether gradients are off there
     index: str = ""  # the index of a part that is written
@@ -112,7 +103,7 @@ def _data_parallel_calls(tree: ast.Module, file: FileSites) -> Iterator[WriteSit
 
 
 def _visit(
-    node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: tuple[Loop, ...], *, off: bool
+    node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: tuple[int | None, ...], *, off: bool
 ) -> None:
     """Collect the places in a node, with the loops and modes around them."""
     match node:
@@ -123,8 +114,7 @@ def _visit(
             file.scopes.append(scope)
             off, loops, prefix = is_off(node.decorator_list), (), f"{prefix}{node.name}."
         case ast.For() | ast.While() | ast.AsyncFor():
-            over = "" if isinstance(node, ast.While) else ast.unparse(node.iter)
-            loops = (*loops, Loop(node.lineno, _turns(node), node.end_lineno or node.lineno, over))
+            loops = (*loops, _turns(node))
             scope.loops.append((node.lineno, node.end_lineno or node.lineno))
         case ast.With() | ast.AsyncWith():
             off = off or is_off([item.context_expr for item in node.items])

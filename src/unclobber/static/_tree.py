@@ -102,21 +102,22 @@ class SourceTree:
         off = {name for scope in scopes for line, name, _ in scope.calls if line in scope.off}
         return off - self._callers.keys()
 
-    def lines_in(self, site: WriteSite, scope: Scope) -> list[int]:
-        """Return the lines of a function at which a place is reached: its own, or calls that lead to it."""
+    def lines_in(self, site: WriteSite, scope: Scope) -> dict[int, int]:
+        """Return the lines of a function at which a place is reached: its own, or calls that lead to it; with
+        the number of calls within one another."""
         file = self.files[site.path]
         own = file.scope(site.line)
         if own is scope:
-            return [site.line]
-        reached, wanted = set[int](), {own.name if own.bare == "forward" else own.bare}
+            return {site.line: 0}
+        reached, wanted = dict[int, int](), {own.name if own.bare == "forward" else own.bare}
         seen = set(wanted)
-        for _ in range(_REACHED):
+        for calls in range(1, _REACHED + 1):
             called_by = [pair for name in wanted for pair in self._callers.get(name, ())]
-            reached |= {line for caller, line in called_by if caller is scope}
+            reached = {line: calls for caller, line in called_by if caller is scope} | reached
             callers = [caller for caller, _ in called_by]
             wanted = {each.name if each.bare == "forward" else each.bare for each in callers} - seen
             seen |= wanted
-        return sorted(reached)
+        return dict(sorted(reached.items()))
 
     def located(self, frames: Sequence[PastedFrame]) -> list[FramePlace]:
         """Return the frames that lie in the tree, the outermost first."""
