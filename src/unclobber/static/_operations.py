@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
-from ._state import FlowState
+from ._state import FlowState, SaveEffect
 from ._values import (
     PLAIN,
     Constant,
@@ -23,7 +23,7 @@ from ._values import (
     sequence,
     sole_graph,
 )
-from ._writes import Effect, SaveEffect, perform
+from ._writes import Effect, perform
 
 APART = ("data", "detached")
 """Values of `Value.data` for a tensor that shares memory with another, but not its history."""
