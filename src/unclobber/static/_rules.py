@@ -77,6 +77,12 @@ class CheckRule(Enum):
         saved="{name} is used here", write="changed here by the optimizer",
         reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
+    LOADED = RuleFacts(
+        "UC101", "load_state_dict changes {name} between its use and the backward that needs what it was",
+        "load after the backward of every loss that was computed before", saved="{name} is used here",
+        write="changed here by load_state_dict",
+        reported_from=HIGH, is_measured_high=False, needs_training=False,
+    )
     RETAINED = RuleFacts(
         "UC101",
         "the optimizer changes parameters after a backward that keeps its graph, which needs them as they "
