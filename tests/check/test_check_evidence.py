@@ -624,6 +624,102 @@ def test_what_does_not_meet(body, right, wrong):
     assert [code for code, *_ in found_in(body.format(wrong))] == ["UC101"]
 
 
+@pytest.mark.parametrize(("body", "right", "wrong"), [
+    pytest.param("""
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(8, 4))
+            def project(self, x, **kwargs):
+                return F.linear(x, kwargs.get("weight", {})[:8])
+            def forward(self, x):
+                q, k = self.project(x).chunk(2, dim=-1)
+                q *= 0.5
+                return q @ k.t()
+        """, "None", "self.weight", id="the default of a mapping's item"),
+    pytest.param("""
+        class Block(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.fc = nn.Linear(4, 4)
+            def forward(self, x):
+                return {}
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                blocks = []
+                for i in range(3):
+                    blocks.append(Block(i))
+                    blocks.append(Block(2 * i))
+                self.blocks = nn.ModuleList(blocks)
+                self.drop = nn.Dropout(0.5, inplace=True)
+            def forward(self, x):
+                for i in range(3):
+                    x = self.drop(self.blocks[2 * i](x))
+                return x
+        """, "self.fc(x)", "torch.relu(self.fc(x))", id="any one of the blocks of one class"),
+    pytest.param("""
+        from einops import reduce
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 4)
+            def forward(self, x):
+                x = self.fc(x)
+                x -= reduce(x, "... d -> ... 1", "{}")
+                return x.softmax(dim=-1)
+        """, "mean", "max", id="a reduction by its name"),
+    pytest.param("""
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 8, 1)
+            def forward(self, x):
+                q, k = self.conv(x).split([4, 4], dim=1)
+                b, c, h, w = q.size()
+                shape = {}
+                q = q.reshape(shape)
+                q *= 0.5
+                return q, k
+        """, "(b, c * h, w)", "(b, 2, c // 2, h, w)", id="a new shape that only divides"),
+    pytest.param("""
+        class Pool(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.stem = nn.Conv2d(3, 3, 1)
+                for i in range(3):
+                    self.add_module(f"block{{i}}", nn.Sequential(nn.{}, nn.Conv2d(3, 3, 1)))
+            def forward(self, x):
+                x = path = self.stem(x)
+                for i in range(3):
+                    path = self.__getattr__(f"block{{i}}")(path)
+                    x += path
+                return x
+        """, "Dropout(0.5)", "Conv2d(3, 3, 1)", id="a part by a computed name"),
+    pytest.param("""
+        def train(net, old, tasks):
+            total = 0
+            for x in tasks:
+                loss = net(x).mean()
+                total = total + loss
+                {}
+            total.backward()
+            torch.optim.SGD(net.parameters()).step()
+        """, "net.eval()", "net.load_state_dict(old)", id="other parameters are loaded"),
+    pytest.param("""
+        net = nn.Linear(4, 4)
+        def test(x):
+            h = net(x).sigmoid()
+            h += 1
+            {}
+        """, "return h", "h.sum().backward()", id="a backward in a function that is called a test"),
+])  # fmt: skip
+def test_what_meets(body, right, wrong):
+    """A fault is found by what was read in public code, and what lies next to it is none."""
+    assert found_in(body.format(right)) == []
+    assert len(found_in(body.format(wrong))) == 1
+
+
 @pytest.mark.parametrize(
     ("network", "expected"), [("net", ["q.clamp_(min=0)"]), ("ema_model", []), ("target", [])]
 )

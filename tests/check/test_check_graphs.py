@@ -394,12 +394,12 @@ def test_a_name_that_only_holds_a_word_for_evaluation():
         def {}(self, x):
             y = self.fc(x).exp()
             y += 1
-            y.sum().backward()
+            return y
         def __init__(self):
             super().__init__()
             self.fc = nn.Linear(3, 3)
     """
-    assert found_in(body.format("geometric_loss")) == [("UC101", "high", "y += 1")]
+    assert found_in(body.format("geometric_loss")) == [("UC101", "medium", "y += 1")]
     assert found_in(body.format("metric_loss")) == []
 
 

@@ -127,6 +127,9 @@ ADVISED = [
             + "net(x).sum().backward()\n", ("inplace=True => ",)),
     Advised(CheckRule.STEP, NET + X + "a = net(x).sum()\nb = net(x).square().sum()\na.backward()\nopt.step()\nb.backward()\n",
             ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
+    Advised(CheckRule.LOADED, NET + X + "old = {k: v.clone() for k, v in net.state_dict().items()}\nloss = net(x).square().sum()\n"
+            + "net.load_state_dict(old)\nloss.backward()\n",
+            ("net.load_state_dict(old)\nloss.backward() => loss.backward()\nnet.load_state_dict(old)",)),
     Advised(CheckRule.RETAINED, NET + X + "y = eval('net(x)')\na, b = y.sum(), y.square().sum()\n"
             + "a.backward(retain_graph=True)\nopt.step()\nb.backward()\n", ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
     Advised(CheckRule.UNSEEN, UNREAD, ("h += y => h = h + y",)),

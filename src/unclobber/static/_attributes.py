@@ -11,7 +11,7 @@ from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
 from ._state import FlowState
-from ._values import ANY, PLAIN, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
+from ._values import ANY, PLAIN, SHAPE, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
 
 _PLAIN = """
 shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
@@ -37,7 +37,7 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
     if name == "grad":
         return Value("tensor", run.new_place(), False, Grad.NO)
     if name in _NUMBERS:
-        return PLAIN
+        return SHAPE if name == "shape" else PLAIN
     if name in torch_table().view_attributes and value.may_be_tensor:
         return operation(run, state, name, [value], node)
     if value.kind == "library":

@@ -17,7 +17,9 @@ from ._rules import HIGH, CheckRule
 from ._state import FlowState, both
 from ._values import (
     PLAIN,
+    SHAPE,
     Constant,
+    Dimension,
     Grad,
     Leaf,
     ModuleData,
@@ -76,6 +78,8 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
     for at, element in enumerate(target.elts):
         if exact and at != star:
             each = value.items[at if at < star else at - count]
+        elif value is SHAPE and star == count:
+            each = value._replace(data=Dimension(at, count))
         elif value.kind == "sequence" and value.items:
             each = shared(value.items) or PLAIN
         elif value.kind == "tensor":

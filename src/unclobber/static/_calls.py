@@ -17,7 +17,7 @@ from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._torch_calls import torch_call
 from ._transfers import transferred, transfers
-from ._values import ANY, PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, named, sequence
+from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Use, Value, join, named, sequence
 from ._writes import given_to_unread
 
 _SAVES_NO_RESULT = re.compile(r"(norm|bn|^conv|downsample|lin(ear)?|fc|proj\w*)_?\d*$", re.I)
@@ -199,7 +199,7 @@ def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     "chr round divmod hash open vars dir",
 )
 def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return PLAIN
+    return SHAPE if call.name == "size" and not call.every else PLAIN
 
 
 @transfers("builtin", "list tuple reversed iter sorted set next")

@@ -39,10 +39,7 @@ class FunctionRules:
         )
 
     def check(self) -> None:
-        if self.node.name == "forward":
-            self._forward()
-        else:
-            self._backward()
+        (self._forward if self.node.name == "forward" else self._backward)()
 
     def _forward(self) -> None:
         """Suspect unmarked writes to inputs, tensors kept on ``ctx``, and marked tensors that aren't

@@ -172,7 +172,8 @@ class FileRun:
             functions += [] if location is None else location.function.split(".")
         # Names of classes say nothing: a `Sampler` is trained, too.
         functions = [name for name in functions if not name[:1].isupper()]
-        less = int(rule.needs_training and any(map(NOT_TRAINED.search, functions)))
+        # Where a backward runs, gradients are on: the `test()` at the end of a network's file.
+        less = int(rule.needs_training and not suspicion.needed and any(map(NOT_TRAINED.search, functions)))
         return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.own.path) is not None)
 
 

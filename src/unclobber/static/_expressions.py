@@ -16,7 +16,7 @@ from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState
+from ._state import FlowState, SaveEffect
 from ._torch_calls import torch_call
 from ._transfers import transferred
 from ._values import (
@@ -33,7 +33,7 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import SaveEffect, save
+from ._writes import save
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 

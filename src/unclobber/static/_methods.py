@@ -25,6 +25,7 @@ from ._values import (
     Leaf,
     Value,
     ViewOrigin,
+    join,
     leaf_of,
     named,
     only_graph,
@@ -84,6 +85,14 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         fused = receiver.data == "fused"
         rule = CheckRule.DATA if fused else CheckRule.STEP
         updated(run, state, owners, call.node, rule, HIGH - (fused or bool(guessed)))
+    return PLAIN
+
+
+@transfers("module object unknown", "load_state_dict")
+def _loaded(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Record that a network gets other parameters, as between the tasks of MAML (PAML)."""
+    if call.receiver.name:
+        updated(run, state, frozenset([call.receiver.name]), call.node, CheckRule.LOADED, HIGH)
     return PLAIN
 
 
@@ -175,6 +184,11 @@ def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call_value(run, callee, call, state)
 
 
+@transfers("object", "__getattr__")
+def _computed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return attribute(run, call.receiver, str(getattr(call.first.data, "value", ANY)), state, call.node)
+
+
 @transfers("class", "apply")
 def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the result of a custom Function; an input among its results is a view not to be written."""
@@ -227,6 +241,14 @@ def _items(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("sequence", "pop get")
 def _popped(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return shared(call.receiver.items) or Value(places=run.new_place())
+
+
+@transfers("unknown", "get")
+def _got(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return what a mapping that isn't known holds, or its default, which is alike: `_in_proj` of fairseq."""
+    if len(call.values) < 2 or call.values[1].kind != "tensor":
+        return None
+    return join(unknown_result(run, state, [call.receiver]), call.values[1])
 
 
 @transfers("sequence", "")

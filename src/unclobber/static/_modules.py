@@ -12,7 +12,7 @@ from ._index import MODULE, FunctionNode, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState
+from ._state import FlowState, SaveEffect
 from ._values import (
     ANY,
     CONTAINERS,
@@ -26,7 +26,7 @@ from ._values import (
     renamed_part,
     sequence,
 )
-from ._writes import Effect, SaveEffect, WriteEffect, confirm, given_to_unread, perform
+from ._writes import Effect, WriteEffect, confirm, given_to_unread, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""

@@ -9,10 +9,11 @@ from functools import lru_cache
 
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
-from ._state import FlowState
+from ._state import FlowState, SaveEffect
 from ._values import (
     PLAIN,
     Constant,
+    Dimension,
     Grad,
     Leaf,
     SourceSpan,
@@ -23,7 +24,7 @@ from ._values import (
     sequence,
     sole_graph,
 )
-from ._writes import Effect, SaveEffect, perform
+from ._writes import Effect, perform
 
 APART = ("data", "detached")
 """Values of `Value.data` for a tensor that shares memory with another, but not its history."""
@@ -116,7 +117,9 @@ class _Applied:
         first = self.values[0] if self.values else PLAIN
         view = _view_of(overloads)
         if view and not in_place:
-            made = view_of(self.run, state, self.name, view, first, self.span, grad)
+            is_view = self.name == "reshape" and _divides([*self.values[1:], *self.keywords.values()])
+            name = "view" if is_view else self.name
+            made = view_of(self.run, state, name, view, first, self.span, grad)
             return Effect(made, tuple(saves))
         nodes = may = 0
         uses = frozenset[Use]()
@@ -198,6 +201,16 @@ class _Applied:
             return []
         always = all(role in overload.results for overload in self.overloads)
         return [self._save(value, "result", grad if always else min(grad, Grad.MAYBE))]
+
+
+def _divides(shape: Sequence[Value]) -> bool:
+    """Return whether a new shape only divides one dimension, so that no copy is needed: it has all others in
+    their order (``split_heads_2d`` of Attention-Augmented-Conv2d)."""
+    given = [part.data for value in shape for part in value.parts]
+    of = next((each.of for each in given if isinstance(each, Dimension)), 0)
+    whole, more = [Dimension(at, of) for at in range(of)], len(given) - of
+    others = (given[:at] + given[at + more + 1 :] == whole[:at] + whole[at + 1 :] for at in range(of))
+    return more > 0 and any(others)
 
 
 def view_of(

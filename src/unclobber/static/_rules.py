@@ -54,28 +54,19 @@ class CheckRule(Enum):
 
     # fmt: off
     SAVED = RuleFacts(
-        "UC101",
-        "{name} is overwritten after {operation} saved {kept} for backward",
-        _OUT_OF_PLACE,
-        saved="{operation} saves {kept} here",
-        write="overwritten here ({how})",
+        "UC101", "{name} is overwritten after {operation} saved {kept} for backward", _OUT_OF_PLACE,
+        saved="{operation} saves {kept} here", write="overwritten here ({how})",
         reported_from=HIGH, is_high_with_backward=True, needs_graph=True,
     )
     DATA = RuleFacts(
-        "UC102",
-        "{name} is changed through .data between its use and the backward that needs it",
-        "write after the backward that needs the old values",
-        saved="{name} is used here",
-        write="changed here, unseen by torch",
-        reported_from=ON_REQUEST, is_silent=True, past_counter=True,
+        "UC102", "{name} is changed through .data between its use and the backward that needs it",
+        "write after the backward that needs the old values", saved="{name} is used here",
+        write="changed here, unseen by torch", reported_from=ON_REQUEST, is_silent=True, past_counter=True,
     )
     MODULE = RuleFacts(
-        "UC101",
-        "{how} overwrites what the module before it, {operation}, saves",
-        "leave inplace=True out of this module",
-        saved="{operation} saves {kept}",
-        write="this module writes in place",
-        needs_graph=True,
+        "UC101", "{how} overwrites what the module before it, {operation}, saves",
+        "leave inplace=True out of this module", saved="{operation} saves {kept}",
+        write="this module writes in place", needs_graph=True,
     )
     STEP = RuleFacts(
         "UC101",
@@ -83,8 +74,13 @@ class CheckRule(Enum):
         "needs them",
         "call step() after the backward of every loss that was computed with these parameters (it then uses "
         "what all of them add to the gradients)",
-        saved="{name} is used here",
-        write="changed here by the optimizer",
+        saved="{name} is used here", write="changed here by the optimizer",
+        reported_from=HIGH, is_measured_high=False, needs_training=False,
+    )
+    LOADED = RuleFacts(
+        "UC101", "load_state_dict changes {name} between its use and the backward that needs what it was",
+        "load after the backward of every loss that was computed before", saved="{name} is used here",
+        write="changed here by load_state_dict",
         reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
     RETAINED = RuleFacts(
@@ -92,131 +88,92 @@ class CheckRule(Enum):
         "the optimizer changes parameters after a backward that keeps its graph, which needs them as they "
         "were, for another one",
         "leave retain_graph=True out if no other backward goes through the graph, or step after the last one",
-        saved="the graph is kept here",
-        write="changed here by the optimizer",
+        saved="the graph is kept here", write="changed here by the optimizer",
         reported_from=ON_REQUEST, needs_training=False,
     )
     UNSEEN = RuleFacts(
         "UC101",
         "{name} is overwritten, and what made or read it before isn't read here: it fails if that saved it",
-        _OUT_OF_PLACE,
-        saved="made or read here",
-        reported_from=ON_REQUEST, needs_graph=True,
+        _OUT_OF_PLACE, saved="made or read here", reported_from=ON_REQUEST, needs_graph=True,
     )
     TWICE = RuleFacts(
-        "UC301",
-        "a second backward goes through a graph that the first one freed",
-        "compute the shared part anew, add up the losses, or detach what is carried over",
-        write="freed here",
+        "UC301", "a second backward goes through a graph that the first one freed",
+        "compute the shared part anew, add up the losses, or detach what is carried over", write="freed here",
         reported_from=HIGH,
     )
     LEAF = RuleFacts(
-        "UC201",
-        "{how} writes to {name}, a leaf that requires grad",
-        "write under torch.no_grad(), or before requires_grad is set",
-        saved="the leaf is made here",
+        "UC201", "{how} writes to {name}, a leaf that requires grad",
+        "write under torch.no_grad(), or before requires_grad is set", saved="the leaf is made here",
         reported_from=HIGH, needs_training=False,
     )
     EMBEDDED = RuleFacts(
         "UC201",
         "{how} writes to {name}, an embedding's result, which is a leaf after enable_input_require_grads()",
-        "write into a clone: inputs_embeds = inputs_embeds.clone()",
-        saved="the embedding is read here",
+        "write into a clone: inputs_embeds = inputs_embeds.clone()", saved="the embedding is read here",
     )
     LEAF_VIEW = RuleFacts(
-        "UC202",
-        "{how} writes to {name}, a view of a leaf that requires grad",
-        "write under torch.no_grad(), or to a clone of the leaf",
-        saved="the leaf is made here",
+        "UC202", "{how} writes to {name}, a view of a leaf that requires grad",
+        "write under torch.no_grad(), or to a clone of the leaf", saved="the leaf is made here",
         reported_from=HIGH, needs_training=False,
     )
     SEVERAL = RuleFacts(
-        "UC203",
-        "{how} writes to {name}, one of several views of one tensor",
-        "write out of place, or take the part with narrow or an index",
-        saved="the views are made here",
+        "UC203", "{how} writes to {name}, one of several views of one tensor",
+        "write out of place, or take the part with narrow or an index", saved="the views are made here",
         reported_from=HIGH, needs_graph=True,
     )
     NO_GRAD_VIEW = RuleFacts(
-        "UC204",
-        "{how} writes to {name}, a view that was made where no gradient is recorded",
-        "take the view where gradients are recorded, or write out of place",
-        saved="the view is made here",
+        "UC204", "{how} writes to {name}, a view that was made where no gradient is recorded",
+        "take the view where gradients are recorded, or write out of place", saved="the view is made here",
         reported_from=HIGH, variants={"no_grad": "no_grad", "inference mode": "inference_mode"},
     )
     FUNCTION_VIEW = RuleFacts(
-        "UC205",
-        "{how} writes to {name}, a view that a custom Function returned",
-        "return a clone from the Function, or write out of place",
-        saved="the Function is applied here",
+        "UC205", "{how} writes to {name}, a view that a custom Function returned",
+        "return a clone from the Function, or write out of place", saved="the Function is applied here",
         reported_from=HIGH,
     )
     INFERENCE = RuleFacts(
-        "UC206",
-        "{how} writes to {name}, which was made in inference mode, outside of it",
+        "UC206", "{how} writes to {name}, which was made in inference mode, outside of it",
         "clone it outside of inference mode, or use torch.no_grad() in its place",
-        saved="it is made here, in inference mode",
-        reported_from=HIGH,
+        saved="it is made here, in inference mode", reported_from=HIGH,
     )
     EXPANDED = RuleFacts(
-        "UC207",
-        "{how} writes to {name}, which is expanded: several of its elements are one",
-        "clone the tensor before the write",
-        saved="expanded here",
+        "UC207", "{how} writes to {name}, which is expanded: several of its elements are one",
+        "clone the tensor before the write", saved="expanded here",
     )
     OVERLAP = RuleFacts(
-        "UC207",
-        "{how} writes to {name} and reads other elements of the same memory",
-        "clone what is read",
+        "UC207", "{how} writes to {name} and reads other elements of the same memory", "clone what is read",
         needs_training=False, variant="input",
     )
     UNMARKED = RuleFacts(
-        "UC103",
-        "forward writes to its input {name} without ctx.mark_dirty",
+        "UC103", "forward writes to its input {name} without ctx.mark_dirty",
         "call ctx.mark_dirty and return the input, or write to a clone",
         reported_from=HIGH, variant="unmarked",
     )
     DIRTY = RuleFacts(
-        "UC103",
-        "{name} is marked dirty and not returned",
-        "return the tensor that is marked dirty",
-        write="changed here",
-        variant="dirty",
+        "UC103", "{name} is marked dirty and not returned", "return the tensor that is marked dirty",
+        write="changed here", variant="dirty",
     )
     CTX = RuleFacts(
         "UC103",
         "{how} keeps the input {name} outside of ctx.save_for_backward, so that nobody notices a write to it",
-        "keep it with ctx.save_for_backward",
-        write="kept here",
-        reported_from=ON_REQUEST,
+        "keep it with ctx.save_for_backward", write="kept here", reported_from=ON_REQUEST,
     )
     BACKWARD_SAVED = RuleFacts(
-        "UC101",
-        "backward overwrites the saved tensor {name}, which others or a second backward would read",
-        "write into a new tensor",
-        write="overwritten here ({how})",
+        "UC101", "backward overwrites the saved tensor {name}, which others or a second backward would read",
+        "write into a new tensor", write="overwritten here ({how})",
         reported_from=HIGH, is_measured_high=False,
     )
     GRADIENT = RuleFacts(
-        "UC104",
-        "backward overwrites the gradient {name} that it was given, which others may still need",
-        "return a new tensor",
-        write="changed here ({how})",
-        reported_from=ON_REQUEST,
+        "UC104", "backward overwrites the gradient {name} that it was given, which others may still need",
+        "return a new tensor", write="changed here ({how})", reported_from=ON_REQUEST,
     )
     SELF_OVERLAP = RuleFacts(
-        "UC102",
-        "{how} overwrites {name} while it still reads a part of it",
-        "clone the part that is read",
-        write="overwritten and read here",
-        variant="self-overlap", needs_graph=True, is_silent=True,
+        "UC102", "{how} overwrites {name} while it still reads a part of it", "clone the part that is read",
+        write="overwritten and read here", variant="self-overlap", needs_graph=True, is_silent=True,
     )
     OPERAND = RuleFacts(
-        "UC102",
-        "{name} is rewritten by the right side of this operation before the operation reads it",
-        "write out of place on the right side",
-        saved="read here, after that",
-        write="rewritten here",
+        "UC102", "{name} is rewritten by the right side of this operation before the operation reads it",
+        "write out of place on the right side", saved="read here, after that", write="rewritten here",
         variant="aliased", needs_graph=True, is_silent=True,
     )
     # fmt: on

@@ -12,17 +12,18 @@ from ._values import Grad, SourceSpan, Value, join
 Guards = frozenset[tuple[str, bool]]  # conditions that hold, in their source text
 
 
-class Kept(NamedTuple):
-    """A tensor that an operation saved for backward."""
+class SaveEffect(NamedTuple):
+    """A tensor that an operation saves for backward."""
 
-    node: int  # the bit of its node
-    span: SourceSpan
+    value: Value  # of those that are noted for a storage `PLAIN`
     operation: str
     role: str  # the argument's name, or `result`
+    span: SourceSpan
+    node: int  # the bit of the operation's node
     grad: Grad  # whether the node exists
-    operand: SourceSpan | None  # the expression of the saved tensor, if it is a part of its own
-    guards: Guards
-    own: bool  # whether it is kept for its own gradient
+    operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
+    own: bool = True  # whether it is kept for its own gradient, and not for that of another argument
+    guards: Guards = frozenset()
 
 
 class Pending(NamedTuple):
@@ -54,7 +55,7 @@ class FlowState:
 
     names: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
-    kept: dict[int, frozenset[Kept]] = field(default_factory=dict)
+    kept: dict[int, frozenset[SaveEffect]] = field(default_factory=dict)
     pending: dict[tuple[SourceSpan, SourceSpan, str], Pending] = field(default_factory=dict)
     steps: tuple[ParameterUpdate, ...] = ()
     reached: frozenset[str] = frozenset()

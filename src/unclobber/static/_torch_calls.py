@@ -80,6 +80,15 @@ def _rearranged(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     return operation(run, state, name, [call.first, PLAIN], call.node, operands=call.nodes[:1], torchs=True)
 
 
+@transfers("einops", "reduce")
+def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    how = str(getattr(call.values[2].data, "value", None)) if len(call.values) > 2 else ""
+    name = {"max": "amax", "min": "amin", "mean": "mean", "sum": "sum", "prod": "prod"}.get(how)
+    if name is None or not call.first.may_be_tensor:
+        return None
+    return operation(run, state, name, [call.first], call.node, operands=call.nodes[:1], torchs=True)
+
+
 def _is_view(pattern: str) -> bool:
     """Return whether a pattern of einops merges only axes that lie next to each other, apart from the first,
     of which a part may have been taken."""

@@ -79,6 +79,13 @@ class Constant(NamedTuple):
     value: bool | int | float | str | None
 
 
+class Dimension(NamedTuple):
+    """A number of a tensor's shape by its place: ``h`` of ``b, h, w = x.shape`` has place 1 of 3."""
+
+    at: int
+    of: int
+
+
 class OnlyGraph(NamedTuple):
     """The data of an unknown function's result: the uses of the only argument that has some."""
 
@@ -132,6 +139,7 @@ class Value(NamedTuple):
 
 
 PLAIN = Value("plain", grad=Grad.NO)
+SHAPE = Value("plain", grad=Grad.NO, data="shape")
 
 
 @lru_cache(typed=True)
@@ -167,6 +175,8 @@ def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
 def only_part(base: Value) -> Value | None:
     parts = base.data.parts
     made = {part.data.span if isinstance(part.data, ModuleData) else part.made or part for part in parts}
+    if len(made) > 1 and all(part.kind == "object" and part.data is parts[0].data for part in parts):
+        return renamed_part(base, 0)._replace(made=None)  # any one of its class (`s_agcn.py` of GLA-GCN)
     return renamed_part(base, 0) if len(made) == 1 else None
 
 

@@ -11,8 +11,8 @@ from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._index import method_of, unparsed
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, Kept, ParameterUpdate, Pending
-from ._values import Grad, Leaf, SourceSpan, Value, only_graph
+from ._state import FlowState, ParameterUpdate, Pending, SaveEffect
+from ._values import PLAIN, Grad, Leaf, SourceSpan, Value, only_graph
 
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
 """Dropout, which mostly follows an activation, and names of activations."""
@@ -30,19 +30,6 @@ _SHIFTED = re.compile(
     r"(?P<narrow>.*\bnarrow\(.*, )(?P<start>\d+)(?P<rest>, .*[A-Za-z].*\))=(?P=narrow)\d+(?P=rest)"
 )
 """A part of a tensor, and the same part some elements further."""
-
-
-class SaveEffect(NamedTuple):
-    """A tensor that an operation saves for backward."""
-
-    value: Value
-    operation: str
-    role: str  # the argument's name, or `result`
-    span: SourceSpan
-    node: int  # the bit of the operation's node
-    grad: Grad  # whether the node exists
-    operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
-    own: bool = True  # whether it is kept for its own gradient, and not for that of another argument
 
 
 class WriteEffect(NamedTuple):
@@ -95,9 +82,7 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
     certain = saved.grad if len(value.places) == 1 else Grad(min(saved.grad, Grad.MAYBE))
-    kept = Kept(
-        saved.node, saved.span, saved.operation, saved.role, certain, saved.operand, state.guards, saved.own
-    )  # fmt: skip
+    kept = saved._replace(value=PLAIN, grad=certain, guards=state.guards)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -196,11 +181,11 @@ def _is_activation(run: FileRun, made: WriteEffect) -> bool:
     return is_written and made.how not in _OVERWRITE and not _NO_ACTIVATION.search(name)
 
 
-def _first_in_source(kept: Kept) -> tuple[object, ...]:
+def _first_in_source(kept: SaveEffect) -> tuple[object, ...]:
     return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role, kept.grad, kept.node
 
 
-def _is_next(kept: Kept, blamed: Suspicion) -> bool:
+def _is_next(kept: SaveEffect, blamed: Suspicion) -> bool:
     """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
     write = blamed.write
     assert write is not None

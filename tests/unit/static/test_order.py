@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from unclobber.static._state import Kept
-from unclobber.static._values import Grad, SourceSpan
+from unclobber.static._state import SaveEffect
+from unclobber.static._values import PLAIN, Grad, SourceSpan
 from unclobber.static._writes import _first_in_source
 
 
@@ -13,7 +13,7 @@ def test_saves_of_one_line_have_one_order():
     """Two turns of a loop save at one place: `s4_model.py` of tiles_ecg_model was told in some runs alone."""
     span = SourceSpan(3, 0, 3, 9, 3, 3, "forward")
     saves = [
-        Kept(node, span, "LayerNorm", "input", grad, None, frozenset(), own=True)
+        SaveEffect(PLAIN, "LayerNorm", "input", span, node, grad)
         for node in (1, 2) for grad in (Grad.MAYBE, Grad.YES)
     ]  # fmt: skip
     orders = {tuple(sorted(order, key=_first_in_source)) for order in permutations(saves)}
