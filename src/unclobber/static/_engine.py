@@ -17,7 +17,7 @@ from ._state import FlowState, Guards, both
 from ._values import Grad, SourceSpan, Use, Value, only_graph
 
 NOT_TRAINED = re.compile(
-    r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
+    r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|_test(_|$)|"
     r"convert|prune|visuali|(^|_)metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
     r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam",
     re.I,
