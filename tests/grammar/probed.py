@@ -165,8 +165,14 @@ class ProbedWriter(Writer):
         self.names.append(out)
 
     def overwritten(self) -> None:
-        """A result that its own operation has saved."""
-        self.write(self.result(self.expression(("{0}.exp()", "{0}.tanh()", "Exponential.apply({0})"))))
+        """A result that its own operation has saved, and that the program may drop before backward."""
+        out = self.result(self.expression(("{0}.exp()", "{0}.tanh()", "Exponential.apply({0})")))
+        self.write(out)
+        if self.rng.random() < 0.3:
+            self.result(f"{out} * {self.rng.choice(self.leaves)}", writable=False)
+            self.take(f"del {out}")
+            self.names.remove(out)
+            self.writable.discard(out)
 
     def write(self, target: str | None = None) -> None:
         if not self.writable:
@@ -178,7 +184,7 @@ class ProbedWriter(Writer):
         argument = self.rng.choice([name for name in self.names if name != target])
         # A subclass returns itself from `+=`: without autograd the name then has no history.
         rebinds = "=" in statement and not statement.startswith("{0}[") and "subclass" in self.kinds
-        how = self.rng.choice(("grad",) if rebinds else ("data", "grad", "no_grad", "grad"))
+        how = self.rng.choice(("grad",) if rebinds else ("data", "grad", "no_grad", "grad", "memory"))
         value = value.format(target if how == "grad" else f"{target}.detach()", argument)
         if how == "grad":
             self.rewritten.add(target)
@@ -188,6 +194,8 @@ class ProbedWriter(Writer):
         twin = f"with torch.no_grad(): values = {value}\n{target} = with_values({target}, values)"
         if how == "no_grad":
             self.take(f"with torch.no_grad(): {statement.format(target, argument)}", twin=twin)
+        elif how == "memory":
+            self.take(f"{target}.data = ({value}).detach()", twin=twin, silent=True)
         else:
             text = statement.format(f"{target}.data", f"{argument}.detach()")
             self.take(text, twin=twin, silent=True)

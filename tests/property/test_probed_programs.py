@@ -155,6 +155,17 @@ NAMED = {
         "a = x * 2\nc = sum(InTwo.apply(b, a))\na += b\nc.sum().backward()\ngradients()",
         "operations()", a="a = a + b",
     ),
+    "torch refuses to write to a Function's result of a subclass": named(
+        "a = Exponential.apply(s.exp())\na *= s"
+    ),
+    "a tensor is given other memory under a mode of operations": named(
+        "a = x.exp()\na.data = b.detach()\nc = x.tanh()", "operations()",
+        **{"a.data = b.detach()": "a = with_values(a, b.detach())"},
+    ),
+    "a result is given other memory, and dropped": named(
+        "a = x.exp()\na.data = b.neg()\nc = (a * 2).sum()\ndel a\nc.backward()\ngradients()",
+        **{"a.data = b.neg()": "a = with_values(a, b.neg())"},
+    ),
     "hooks for one saved tensor under a mode of functions": named("raw_hooks((x * x).sqrt())", "functions()"),
     "hooks for one saved tensor under a mode of operations": named(
         "a = x.exp() * x\nraw_hooks(a)", "operations()"

@@ -265,7 +265,9 @@ class _Refused:
                 if any(parameter.requires_grad for parameter in value.parameters()):
                     return True
             elif isinstance(value, torch.Tensor):
-                own = value is target.tensor or value is getattr(target.tensor, "grad", None)
+                own = value is target.tensor
+                if target.tensor is not None and target.tensor.is_leaf:  # else torch warns of the look
+                    own = own or value is target.tensor.grad
                 wanted = isinstance(value, torch.nn.Parameter) or compat.graph.has_history(value)
                 if value.requires_grad and wanted and not own:
                     return True

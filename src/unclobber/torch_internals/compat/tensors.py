@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from ._behaviour import behaviour
+from ._modes import unseen_by_modes
 
 # torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
 increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
@@ -123,10 +124,10 @@ def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
 
 def counter_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor that shares nothing with ``tensor`` except its version counter."""
-    with torch.no_grad():
-        twin = tensor.detach()
+    with torch.no_grad(), unseen_by_modes():
+        twin, nothing = tensor.detach(), torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     data: Any = torch._C.TensorBase.data
-    data.__set__(twin, torch.empty(0, dtype=tensor.dtype, device=tensor.device))
+    data.__set__(twin, nothing)
     return twin
 
 
