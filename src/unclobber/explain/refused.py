@@ -266,7 +266,8 @@ class _Refused:
                     return True
             elif isinstance(value, torch.Tensor):
                 own = value is target.tensor
-                if target.tensor is not None and target.tensor.is_leaf:  # else torch warns of the look
+                # torch warns where the gradient of another tensor than a leaf is read
+                if target.tensor is not None and not compat.graph.has_history(target.tensor):
                     own = own or value is target.tensor.grad
                 wanted = isinstance(value, torch.nn.Parameter) or compat.graph.has_history(value)
                 if value.requires_grad and wanted and not own:
