@@ -18,7 +18,7 @@ class Client(Listener, Protocol):
         """Note that ``.data =`` is about to give ``tensor`` the memory of ``new``."""
 
     def after_detach(self, tensor: torch.Tensor) -> None:
-        """Note that ``detach_()`` has dropped ``node``, which had made ``tensor``."""
+        """Note that ``detach_()`` has dropped the node that had made ``tensor``."""
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """Note that ``storage`` is about to lose its memory beyond the first ``size`` bytes."""

@@ -65,7 +65,7 @@ class UncheckedSave(SavedTensor):
 
 
 class StorageSwap(NamedTuple):
-    """An exchange of a saved tensor's memory. Torch reads the new one, unless an operation saved its own."""
+    """An exchange of the memory of a tensor that torch keeps itself: it reads the new one."""
 
     event: WriteEvent
     to: SavedTensor | None

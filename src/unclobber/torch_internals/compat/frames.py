@@ -25,4 +25,4 @@ def variables_of(frame: FrameType) -> dict[str, Any]:
 
 def named(scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of the variables of a scope, without those that no program can name."""
-    return {name: of for name, of in dict(scope).items() if isinstance(name, str) and name.isidentifier()}
+    return {key: value for key, value in dict(scope).items() if isinstance(key, str) and key.isidentifier()}

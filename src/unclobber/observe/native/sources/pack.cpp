@@ -68,7 +68,7 @@ PyObject* Pack::called(PyObject* object) {
   Owned record = records::make();
   records::set(record.get(), records::kAlias, must(THPVariable_Wrap(saves::alias_of(tensor, kept_itself))));
   records::set(record.get(), records::kHeld, Owned::borrowed(kept_itself ? object : Py_None));
-  records::set(record.get(), records::kItself, Owned(PyBool_FromLong(kept_itself || !tensor.requires_grad())));
+  records::set(record.get(), records::kItself, Owned(PyBool_FromLong(kept_itself)));
   records::set(record.get(), records::kVersion, must(PyLong_FromUnsignedLong(tensor._version())));
   records::set(record.get(), records::kRequiresGrad, Owned(PyBool_FromLong(tensor.requires_grad())));
   records::set(record.get(), records::kOrigin, must(PyWeakref_NewRef(object, nullptr)));

@@ -435,7 +435,8 @@ bool is_shown(const c10::StorageImpl* storage) {
   return shown_count.load(std::memory_order_relaxed) != 0 && is_one_shown(storage);
 }
 
-// What torch has not allocated, but for files and memory that processes share: a data loader's batches.
+// Whether memory that can't be resized is none of a file's and none that processes share, as a data loader's batches:
+// torch has not allocated it then.
 UNCLOBBER_COLD bool is_borrowed(const c10::StorageImpl* storage) {
   return at::MapAllocator::fromDataPtr(storage->data_ptr()) == nullptr &&
          at::RefcountedMapAllocator::fromDataPtr(storage->data_ptr()) == nullptr;
