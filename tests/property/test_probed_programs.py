@@ -166,6 +166,11 @@ NAMED = {
         "a = x.exp()\na.data = b.neg()\nc = (a * 2).sum()\ndel a\nc.backward()\ngradients()",
         **{"a.data = b.neg()": "a = with_values(a, b.neg())"},
     ),
+    "a graph that waits for the collector saved a tensor that was given other memory": named(
+        "a = x.exp()\na *= x\nc = a.exp()\na.data = a.detach().tanh().detach()\nnode_hooks(c, 'c')\n"
+        "c.sum().backward()",
+        **{"a *= x": "a = a * x", "a": "a = with_values(a, a.detach().tanh())"},
+    ),
     "hooks for one saved tensor under a mode of functions": named("raw_hooks((x * x).sqrt())", "functions()"),
     "hooks for one saved tensor under a mode of operations": named(
         "a = x.exp() * x\nraw_hooks(a)", "operations()"

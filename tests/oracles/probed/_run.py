@@ -56,6 +56,7 @@ def run_text(text: str, context: Callable[[], AbstractContextManager[Any]] = nul
     )
     space.clear()
     gc.collect()
+    gc.collect()  # a graph that only the first one frees held the cycle of our session
     left = [type(one).__name__ for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
     log.append(("left behind", sorted(left)))
     return log
