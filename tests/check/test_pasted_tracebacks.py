@@ -491,6 +491,29 @@ def test_what_a_module_returned_is_likelier_than_a_count(answer):
     assert [13] not in lines_of(document)[:2]
 
 
+def test_a_number_added_to_a_tensor_is_no_count(answer):
+    """`y += 1` is the only write of its file, and reads as a counter's."""
+    net = dedent("""\
+        import torch
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(3, 3)
+
+            def forward(self, x):
+                y = torch.sigmoid(self.linear(x))
+                y += 1
+                return y
+        """)
+    document = answer(pasted(node="SigmoidBackward0", version=1, expected=0), net=net)
+    assert lines_of(document) == [[12]]
+    reason = "Sigmoid: the target comes from `torch.sigmoid(self.linear(x))  # Linear`"
+    assert reason in document["candidates"][0]["why"]
+
+
 @pytest.mark.parametrize(
     ("end", "kind"), [("", "saved"), ("Function 'ExpBackward0' returned nan values", None)]
 )

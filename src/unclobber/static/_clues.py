@@ -261,7 +261,7 @@ def _made(site: WriteSite, context: Context) -> str:
             text = match[1] or match[2] or match[0]
             called = re.search(r"self\.(\w+)(\[[^]]*\])?\(", text)
             if called:
-                text += " " + _defined(called[1], file.lines)
+                text += "  # " + _defined(called[1], file.lines)
             return text
     return ""
 

@@ -73,10 +73,11 @@ class SourceTree:
         """The interpretation of each file with a write, by path; without those that can't be followed."""
         runs = {}
         for path, file in self.files.items():
-            if file.sites:
+            text = "\n".join(file.lines)
+            if file.sites or re.search(r"[-+]=\s*\d", text):  # `y += 1` may write to a tensor, too
                 try:
                     with deep():
-                        runs[path] = followed("\n".join(file.lines), path, has_failed=True)
+                        runs[path] = followed(text, path, has_failed=True)
                 except RecursionError:
                     continue
         return runs
