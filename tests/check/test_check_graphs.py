@@ -175,6 +175,22 @@ def test_a_step_changes_only_what_a_backward_has_reached(before, expected):
     assert found_in(body) == [("UC101", "medium", "opt.step()")] * expected
 
 
+def test_the_step_of_a_schedulers_list_is_none_of_an_optimizer():
+    """What a list holds is told apart by the list's name: the training of MASSL-segmentation-framework."""
+    body = """
+    def train(net, optimizers, schedulers, x):
+        schedulers[0].step()
+        optimizers[0].zero_grad()
+        loss = net(x).sum()
+        loss.backward(retain_graph=True)
+        optimizers[0].step()
+        return loss
+    """
+    assert found_in(body, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
+    late = body.replace("return loss", "schedulers[0].step()")
+    assert found_in(late, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
+
+
 def test_a_called_attribute_is_no_method_of_a_base():
     """A loss that ``__init__`` sets puts nothing back that another attribute holds."""
     body = """

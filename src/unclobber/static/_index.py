@@ -34,7 +34,7 @@ class FileIndex:
         self.assigned_attributes: Counter[str] = Counter()  # the same of each attribute
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
-        self.zeroed: set[str] = set()  # the dotted names of which the file calls ``zero_grad()``
+        self.zeroed: set[str] = set()  # the expressions of which the file calls ``zero_grad()``
         self.parametrized: set[str] = set()  # as `conv.bias`, which the file replaces by an `nn.Parameter`
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}
@@ -80,9 +80,9 @@ class FileIndex:
 
     def _note_method(self, node: ast.Attribute) -> None:
         if node.attr in ("parameters", "named_parameters", "train"):
-            self.trained.add(dotted(node.value))
+            self.trained |= {dotted(node.value)} - {""}
         elif node.attr == "zero_grad":
-            self.zeroed.add(dotted(node.value))
+            self.zeroed.add(ast.unparse(node.value))
         elif node.attr == "step" and (network := optimized(dotted(node.value))):
             self.trained.add(network)
 

@@ -63,9 +63,9 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("optimizer unknown", "step")
 def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
-    receiver, holder = call.receiver, dotted(call.holder)
+    receiver, holder = call.receiver, ast.unparse(call.holder)
     if receiver.kind == "unknown" and (call.first.kind == "optimizer" or "opt" in call.first.name.lower()):
-        receiver, holder = call.first, dotted(call.node.args[0])  # `scaler.step(optimizer)`
+        receiver, holder = call.first, ast.unparse(call.node.args[0])  # `scaler.step(optimizer)`
     is_zeroed = holder in run.index.zeroed
     is_optimizer = "opt" in receiver.name.lower() or (receiver.owners and is_zeroed)
     if receiver.kind == "unknown" and not (is_optimizer or (is_zeroed and state.retained)):
