@@ -200,3 +200,17 @@ def test_an_item_is_itself_only_in_its_own_statement():
     """
     assert found_in(body.format(other="y"), all_rules=True) == []
     assert found_in(body.format(other="x"), all_rules=True) != []
+
+
+def test_a_norm_does_not_save_what_it_returns():
+    """Dropout in place behind a module that isn't read: ``unit_tcn`` of pyskl."""
+    body = """
+    class Net(nn.Module):
+        def __init__(self, make):
+            super().__init__()
+            self.{name}, self.drop = make(), nn.Dropout(0.1, inplace=True)
+        def forward(self, x):
+            return self.drop(self.{name}(x))
+    """
+    assert found_in(body.format(name="act"), all_rules=True)
+    assert found_in(body.format(name="bn"), all_rules=True) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from ..syntax import dotted
 from ._binding import elements
@@ -18,10 +17,7 @@ from ._state import FlowState
 from ._torch_calls import torch_call
 from ._transfers import transferred, transfers
 from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Use, Value, join, named, sequence
-from ._writes import given_to_unread
-
-_SAVES_NO_RESULT = re.compile(r"(norm|bn|^conv|downsample|lin(ear)?|fc|proj\w*)_?\d*$", re.I)
-"""Names of networks that don't save what they return."""
+from ._writes import SAVES_NO_RESULT, given_to_unread
 
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
@@ -34,7 +30,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     # A name such as `critic` is no evidence, but that its parameters are trained is.
     is_network = callee.kind == "unknown" and run.trains(callee.name)
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
-    if callee.kind in ("unknown", "library") and not _SAVES_NO_RESULT.search(call.name):
+    if callee.kind in ("unknown", "library") and not SAVES_NO_RESULT.search(call.name):
         run.unseen |= result.places
     if callee.kind != "unknown":
         return result

@@ -14,6 +14,8 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, ParameterUpdate, Pending, SaveEffect
 from ._values import PLAIN, Grad, Leaf, SourceSpan, Value, only_graph
 
+SAVES_NO_RESULT = re.compile(r"(norm|bn|^conv|downsample|lin(ear)?|fc|proj\w*)_?\d*$", re.I)
+"""Names of networks that don't save what they return."""
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
 """Dropout, which mostly follows an activation, and names of activations."""
 _NO_ACTIVATION = re.compile(
@@ -153,7 +155,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
             confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
             confidence -= (not sure) + 2 * (not alone)
-            if kept.role == "returned" and not _SAVES_RESULT.search(f"{blamed.how} {kept.operation}"):
+            is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
+            if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
                 continue  # `ReLU` in place mostly follows a norm, and a sum a convolution
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
