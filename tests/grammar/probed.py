@@ -89,9 +89,13 @@ class ProbedWriter(Writer):
         """Results of a write in place, which keeps a copy of its own: docs/limits.md."""
         self.past_autograd: set[str] = set()
         """Results that were written without autograd: their twins are other tensors, without their hooks."""
+        self.is_kept = False
+        """Whether the program's own hooks keep all that is saved."""
 
     def program(self) -> ProbedProgram:
         before = [Line(START), Line(HELPERS)]
+        outer = self.rng.choice((None, None, None, "keeping('outer')", "functions()", "operations()"))
+        self.is_kept = outer == "keeping('outer')"
         for n in range(self.rng.randint(2, 4)):
             kinds = [kind for kind in ("leaf", "parameter", "parameter", "subclass") if kind not in KNOWN]
             kind = self.rng.choice(kinds)
@@ -104,7 +108,6 @@ class ProbedWriter(Writer):
         for _ in range(self.rng.randint(2, 14)):
             self.step()
         self.end(last=True)
-        outer = self.rng.choice((None, None, None, "keeping('outer')", "functions()", "operations()"))
         self.take(f"look({', '.join(self.names)})")
         self.take(f"loss = found = None\nforget({', '.join(map(repr, self.made('a')))})\nalive()")
         after = (Line(f"look({', '.join(self.leaves)})"),)
@@ -184,7 +187,9 @@ class ProbedWriter(Writer):
         argument = self.rng.choice([name for name in self.names if name != target])
         # A subclass returns itself from `+=`: without autograd the name then has no history.
         rebinds = "=" in statement and not statement.startswith("{0}[") and "subclass" in self.kinds
-        how = self.rng.choice(("grad",) if rebinds else ("data", "grad", "no_grad", "grad", "memory"))
+        # Hooks that keep the very tensor keep the memory that the program gives it.
+        how = self.rng.choice(("data", "grad", "no_grad", "grad", *("memory",) * (not self.is_kept)))
+        how = "grad" if rebinds else how
         value = value.format(target if how == "grad" else f"{target}.detach()", argument)
         if how == "grad":
             self.rewritten.add(target)

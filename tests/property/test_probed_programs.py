@@ -171,6 +171,17 @@ NAMED = {
         "c.sum().backward()",
         **{"a *= x": "a = a * x", "a": "a = with_values(a, a.detach().tanh())"},
     ),
+    "torch refuses the history of a kept view, which guard doesn't read": named(
+        "a = Product.apply(x, s)\na.data.tanh_()\nc = (a * a).sum()\nwith torch.no_grad(): a.tanh_()\n"
+        "c.backward()\ngradients()",
+        **dict.fromkeys(
+            ("a.data.tanh_()", "with torch.no_grad(): a.tanh_()"), "a = with_values(a, a.detach().tanh())"
+        ),
+    ),
+    "the program catches the first refusal, and the second ends it": named(
+        "a = x.exp()\na *= x\nwith caught(): a.sum().backward(retain_graph=True)\n(a * 2).sum().backward()",
+        **{"a *= x": "a = a * x"},
+    ),
     "hooks for one saved tensor under a mode of functions": named("raw_hooks((x * x).sqrt())", "functions()"),
     "hooks for one saved tensor under a mode of operations": named(
         "a = x.exp() * x\nraw_hooks(a)", "operations()"

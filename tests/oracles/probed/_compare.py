@@ -71,15 +71,18 @@ def guarded_difference(plain: Log, guarded: Log, twin: Log, *, silent: bool) -> 
     """
     silent = silent or plain != _unmarked(plain)
     plain = _unmarked(plain)
-    caught = next((n for n, e in enumerate(plain) if e[0] == "error" and VERSION in e[2]), None)
-    if caught is not None and not refused_overwriting(plain):
+    until = plain.index(("ends",)) if ("ends",) in plain else len(plain)
+    caught = next((n for n, e in enumerate(plain[:until]) if e[0] == "error" and VERSION in e[2]), None)
+    if caught is not None:
         # The program catches the refusal and goes on; under guard there is none, so it goes on otherwise.
         before = first_difference(
             _without_deaths(plain[:caught]), _without_deaths(guarded[:caught]), numbers=not silent
         )
         ended = _last_error(guarded) == _last_error(plain) != ""
         return before or events_difference(twin, guarded) or gradients_difference(twin, guarded, ended=ended)
-    if not refused_overwriting(plain):
+    # Torch reads the history of a tensor that a node keeps, and may refuse that of a written view.
+    repaired = _refused_view(plain) and not _refused_view(guarded)
+    if not (refused_overwriting(plain) or repaired):
         found = first_difference(plain, guarded, numbers=not silent)
         ended = ("ends",) in plain
         return found or (gradients_difference(twin, guarded, ended=ended) if silent else None)

@@ -120,6 +120,15 @@ def note_error(error):
         note("frames", names)
 
 
+@contextlib.contextmanager
+def caught():
+    """The program goes on after an error."""
+    try:
+        yield
+    except Exception as error:
+        note_error(error)
+
+
 def _is_ours(error):
     """Whether it is an ``InplaceError``, which stands for the RuntimeError of torch's that caused it."""
     return type(error).__module__.startswith("unclobber")
