@@ -64,8 +64,13 @@ def fault(
 ) -> str | None:
     """What the program can tell of being watched or guarded; None if nothing."""
     text = str(program)
+    twice = "create_graph" in text  # a tensor may die with the first graph: docs/limits.md
     plain, watched, guarded = (
-        [entry for entry in _unknown(log) if entry[-1] != DETACH or not program.makes_written_views]
+        [
+            entry
+            for entry in _unknown(log)
+            if (entry[-1] != DETACH or not program.makes_written_views) and (entry[0] != "dead" or not twice)
+        ]
         for log in (plainly.run(text), *(run_text(text, context) for context in (watch, guard)))
     )
     if found := watched_difference(plain, watched):

@@ -81,7 +81,7 @@ def guarded_difference(plain: Log, guarded: Log, twin: Log, *, silent: bool) -> 
         ended = _last_error(guarded) == _last_error(plain) != ""
         return before or events_difference(twin, guarded) or gradients_difference(twin, guarded, ended=ended)
     # Torch reads the history of a tensor that a node keeps, and may refuse that of a written view.
-    repaired = _refused_view(plain) and not _refused_view(guarded)
+    repaired = _refused_view(plain) and ("ends",) not in guarded[: until + 1]
     if not (refused_overwriting(plain) or repaired):
         found = first_difference(plain, guarded, numbers=not silent)
         ended = ("ends",) in plain
