@@ -171,6 +171,43 @@ def test_parts_that_einops_rearranges(pattern, is_view):
     assert blamed(REARRANGED.format(pattern)) == ["q *= 2"] * is_view
 
 
+BLOCK = """
+import torch
+from torch import nn
+from mmcv.cnn import ConvModule, build_activation_layer, build_conv_layer, build_norm_layer
+class Block(nn.Module):
+    def __init__(self, width, act_cfg=dict(type="ReLU")):
+        super().__init__()
+        self.norm = build_norm_layer(dict(type="GN"), width)[1]
+        self.conv = {made}
+        self.act = build_activation_layer(act_cfg)
+    def forward(self, x):
+        y = {used}
+        y += x
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "expected"),
+    [
+        ("ConvModule(width, width, 1)", "self.conv(x)", 1),  # `FusedSemanticHead` of mmdetection
+        ("ConvModule(width, width, 1, inplace=False)", "self.conv(x)", 1),
+        ("ConvModule(width, width, 1, act_cfg=None)", "self.conv(x)", 0),
+        ("ConvModule(width, width, 1, act_cfg=act_cfg)", "self.conv(x)", 1),
+        ("ConvModule(width, width, 1, act_cfg=dict(type='GELU'))", "self.conv(x)", 0),  # it saves its input
+        ("ConvModule(width, width, 1, act_cfg=dict(type='Swish'))", "self.conv(x)", 0),  # not read
+        ("ConvModule(width, width, 1, act_cfg=chosen())", "self.conv(x)", 0),
+        ("build_conv_layer(None, width, width, 1)", "self.act(self.norm(self.conv(x)))", 1),  # of mmflow
+        ("build_conv_layer(None, width, width, 1)", "self.norm(self.conv(x))", 0),
+        ("build_conv_layer(None, width, width, 1)", "self.conv(x)", 0),
+    ],
+)
+def test_layers_that_openmmlabs_packages_make(made, used, expected):
+    """Their configurations say which activation ends them, and so whether the result is saved."""
+    assert len(check_text(BLOCK.format(made=made, used=used), "block.py")) == expected
+
+
 ACTIVATIONS = """
 def function(name):
     if name == "relu":

@@ -171,10 +171,10 @@ def test_the_node_names_the_save(answer):
 
 
 def test_the_number_of_bumps_names_a_loop(answer):
-    """Three bumps are a loop of three turns."""
+    """Three bumps are a write in a loop."""
     (first, *_) = answer(pasted(node="SomeBackward0", version=3, expected=0), model=RESIDUAL)["candidates"]
     assert first["writes"][0]["line"] == 23
-    assert "3 bumps: as many as its loop has turns" in first["why"]
+    assert "3 bumps: a write in a loop" in first["why"]
 
 
 def test_a_refused_write_is_the_last_frame(answer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -36,8 +35,6 @@ _SIDE = re.compile(
 _OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
 _BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
 _ACTIVATIONS = {"Relu", "Sigmoid", "Tanh", "Softmax", "LeakyRelu", "Elu", "Hardtanh"}
-_VIEWS = {"AsStrided", "View", "Select", "Slice", "T", "Transpose", "Permute", "ReshapeAlias", "Squeeze"}
-_NEW = re.compile(r"\b(new_)?(zeros|ones|empty|full|arange|randn?)(_like)?\(")
 _LINE = re.compile(
     r"(?:[^\s(]*/blob/[^/\s]+/)?([\w./-]+\.py)\W*(?:\bL|lines?\b\W*)(\d+)(?:\s?-\s?L?(\d+))?", re.I
 )
@@ -217,16 +214,14 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     # `x[i] += v` counts once if `x` is a list.
     counts = {site.bumps, 1} if re.fullmatch(r"[\w\s+-]+", site.index) else {site.bumps}
-    if site.loops and bumps == site.bumps * math.prod(turns or 0 for turns in site.loops):
-        yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")
-    elif bumps > 2 and site.loops and re.match(r"\s*\[", _made(site, context)):
-        yield Clue(-1.0)  # each turn writes to another tensor of a list
-    elif bumps > 2 and site.loops:
-        yield Clue(1.5, f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop")
+    if bumps > 2 and site.loops:
+        of_list = re.match(r"\s*\[", _made(site, context))  # each turn writes to another tensor
+        reason = f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop"
+        yield Clue(-1.0) if of_list else Clue(2.5, reason)
     elif bumps in counts:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
     elif bumps < min(counts) or not site.loops:
-        yield Clue(-1.0)
+        yield Clue(-2.0)
 
 
 def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -240,10 +235,6 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     made = _made(site, context)
     if _is_operation(made, node) or _operator(made) == node:
         yield Clue(4.0, f"{node}: the target comes from `{made.strip()[:40]}`")
-    elif node in _VIEWS and re.search(r"\.(view|reshape|permute|transpose|t|(un)?squeeze|flatten)\(", made):
-        yield Clue(1.5, f"{node}: the target is a view")
-    elif node != "CopySlices" and _NEW.search(made):
-        yield Clue(-2.5)
 
 
 def _made(site: WriteSite, context: Context) -> str:

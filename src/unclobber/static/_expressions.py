@@ -36,6 +36,7 @@ from ._values import (
 from ._writes import save
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
+_BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
 
 
 @follows(*ast.expr.__subclasses__())  # all that have no function of their own below
@@ -300,14 +301,15 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         library, last = full.partition(".")[0], full.rpartition(".")[2]
         if library in ("mmcv", "mmengine") and last in CONTAINERS:
             library, full = "torch", f"torch.nn.{last}"  # their own classes of torch's
-        if library in (*_LIBRARIES, "einops"):
+        if library in (*_LIBRARIES, *_BUILT_ON_TORCH):
             call = call_of(run, node, state, last, full=full)
             if library == "torch":
                 return torch_call(run, call, state)
-            if library != "einops":
+            if library in _LIBRARIES:
                 return PLAIN
-            known = transferred(run, library, last, call, state)
-            return known or unknown_result(run, state, call.every, strong=True)
+            known = transferred(run, _BUILT_ON_TORCH[library], last, call, state)
+            if known or library == "einops":
+                return known or unknown_result(run, state, call.every, strong=True)
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

@@ -210,10 +210,11 @@ def _bind_arguments(
 
 def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:
     """Return an unknown argument's value, by its annotation, its default and its name."""
-    if isinstance(default, (ast.Attribute, ast.Name)):
+    if isinstance(default, (ast.Attribute, ast.Name, ast.Call, ast.Dict)):
         value = run.evaluate(default, FlowState())
-        if value.kind in ("library", "class"):
-            return value  # what callers mostly leave as it is: `act_layer=nn.GELU`
+        # What callers mostly leave as it is: `act_layer=nn.GELU`, `act_cfg=dict(type="ReLU")`.
+        if value.kind in ("library", "class") or (value.kind == "sequence" and "type" in value.data):
+            return value
     text = ast.unparse(argument.annotation) if argument.annotation else ""
     if "Tensor" in text and not _SEVERAL.search(text):
         value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)
@@ -234,9 +235,5 @@ def _mode(function: FunctionNode) -> int | None:
             # Gradients are turned on only where they were off: ElegantRL's `update_net`.
             case ast.Expr(ast.Call(func) as call) if last_name(func) == "set_grad_enabled":
                 return 1 if mode_of(call) == 0 else None
-    for decorator in function.decorator_list:
-        if (mode := mode_of(decorator)) is not None:
-            return mode
-        if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(decorator)):
-            return 1
-    return None
+    modes = map(mode_of, function.decorator_list)
+    return next((mode for mode in modes if mode is not None), None)

@@ -35,7 +35,7 @@ class WriteSite:
     how: str  # the operation: `add_`, `+=`, `step`
     target: str  # the written expression without its index, or the optimizer's
     function: str
-    loops: tuple[int | None, ...] = ()  # the number of turns of each loop around it, if the source says it
+    loops: int = 0  # around it
     bumps: int = 1  # number of times that the version counter goes up
     is_off: bool = False  # whether gradients are off there
     index: str = ""  # the index of a part that is written
@@ -80,7 +80,7 @@ def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
     top = Scope(path, "<module>", 0, len(lines) + 1)
     file = FileSites([], [top], lines, {})
     for statement in tree.body:
-        _visit(statement, file, top, "", (), off=False)
+        _visit(statement, file, top, "", 0, off=False)
     file.sites.extend(_data_parallel_calls(tree, file))
     return file
 
@@ -102,9 +102,7 @@ def _data_parallel_calls(tree: ast.Module, file: FileSites) -> Iterator[WriteSit
             seen.add(name)
 
 
-def _visit(
-    node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: tuple[int | None, ...], *, off: bool
-) -> None:
+def _visit(node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: int, *, off: bool) -> None:
     """Collect the places in a node, with the loops and modes around them."""
     match node:
         case ast.ClassDef():
@@ -112,9 +110,9 @@ def _visit(
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             scope = Scope(scope.path, prefix + node.name, node.lineno, node.end_lineno or node.lineno)
             file.scopes.append(scope)
-            off, loops, prefix = is_off(node.decorator_list), (), f"{prefix}{node.name}."
+            off, loops, prefix = is_off(node.decorator_list), 0, f"{prefix}{node.name}."
         case ast.For() | ast.While() | ast.AsyncFor():
-            loops = (*loops, _turns(node))
+            loops += 1
             scope.loops.append((node.lineno, node.end_lineno or node.lineno))
         case ast.With() | ast.AsyncWith():
             off = off or is_off([item.context_expr for item in node.items])
@@ -196,12 +194,3 @@ def _is_count(node: ast.expr) -> bool:
         case ast.Subscript(value=value):
             return last_name(value) in ("shape", "size")
     return False
-
-
-def _turns(loop: ast.For | ast.While | ast.AsyncFor) -> int | None:
-    match getattr(loop, "iter", None):
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            return len(elements)
-        case ast.Call(func=ast.Name(id="range"), args=args) if all(isinstance(a, ast.Constant) for a in args):
-            return len(range(*(a.value for a in args)))  # type: ignore[attr-defined]
-    return None

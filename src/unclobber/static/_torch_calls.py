@@ -14,7 +14,7 @@ from ._modules import PASSES, make_module
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._transfers import transferred, transfers
-from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, Value, sequence
+from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value, sequence
 from ._writes import WriteEffect, backward, write
 
 _PREFIXES = ("linalg.", "special.", "fft.")
@@ -87,6 +87,28 @@ def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     if name is None or not call.first.may_be_tensor:
         return None
     return operation(run, state, name, [call.first], call.node, operands=call.nodes[:1], torchs=True)
+
+
+@transfers("mmcv", "build_activation_layer build_conv_layer build_norm_layer ConvModule")
+def _built(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return the layer that OpenMMLab's functions make, as far as its configuration says."""
+    made = partial(make_module, run, node=call.node, values=())
+    # All convolutions and norms save what they are given, as these two do.
+    convolution, norm = made("Conv2d", keywords={}), made("BatchNorm2d", keywords={})
+    if call.name in ("build_conv_layer", "build_norm_layer"):
+        return convolution if "conv" in call.name else sequence((PLAIN, norm), "tuple")
+    config, is_module = call.first, call.name == "ConvModule"
+    if is_module:
+        config = call.keywords.get("act_cfg", sequence((Value(data=Constant("ReLU")),), ("type",)))
+    given = dict(zip(config.data, config.items, strict=False)) if config.kind == "sequence" else {}
+    kind = getattr(given.get("type", config).data, "value", "")  # None is no activation
+    if kind is not None and kind not in torch_table().modules:
+        return None
+    if is_module and kind in torch_table().inplace:
+        given = {"inplace": Value(data=Constant(True)), **given}
+    activation = made(kind or "Identity", keywords=given)
+    data = ModuleData("Sequential", False, (convolution, activation), run.span(call.node))
+    return Value("module", grad=Grad.NO, data=data) if is_module else activation
 
 
 def _is_view(pattern: str) -> bool:

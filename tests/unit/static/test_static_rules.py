@@ -33,7 +33,7 @@ def test_each_kind_of_receiver_has_a_default():
     assert len(PARTS) == 2
     kinds = {kind for kind, name in transfer_functions if name not in ("", "__call__")}
     with_default = {kind for kind, name in transfer_functions if not name}
-    assert kinds - with_default == {"any", "builtin", "torch", "optimizer", "einops"}
+    assert kinds - with_default == {"any", "builtin", "torch", "optimizer", "einops", "mmcv"}
 
 
 def test_one_of_several_uses_is_blamed_in_every_run():
