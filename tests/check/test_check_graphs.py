@@ -210,6 +210,37 @@ def test_a_called_attribute_is_no_method_of_a_base():
     assert found_in(body.format(call="self.reset(x)")) == []
 
 
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("total += loss(a)\n        step(a)", 1),  # MAML by hand, with one backward for all tasks
+        ("step(a)\n        total = loss(a)", 0),
+        ("loss(a).backward()\n        step(a)", 0),
+        ("total += loss(a)\n        step(b)", 0),
+        (
+            "with torch.no_grad(): aim = loss(a)\n        step(a)\n        total = loss(b) + aim",
+            0,
+        ),  # a target
+    ],
+)
+def test_parameters_are_written_between_use_and_backward(loop, expected):
+    """Under ``no_grad``, as an optimizer's step does."""
+    body = f"""
+    a, b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    def loss(net):
+        return net(x).square().mean()
+    def step(net):
+        with torch.no_grad():
+            for p in net.parameters():
+                p -= 0.1 * p
+    total = x.sum()
+    for _ in range(2):
+        {loop}
+    total.backward()
+    """
+    assert found_in(body) == [("UC101", "medium", "p -= 0.1 * p")] * expected
+
+
 def test_an_attribute_that_is_replaced_by_a_parameter_is_one():
     """``mi.bias`` of a detector, whatever module it is: the initial biases of YOLOv5."""
     body = """

@@ -491,6 +491,34 @@ def test_what_a_module_returned_is_likelier_than_a_count(answer):
     assert [13] not in lines_of(document)[:2]
 
 
+def test_parameters_that_are_written_by_hand_are_stepped(answer):
+    """MAML whose inner loop writes under ``no_grad``; the outer step comes after the backward."""
+    source = dedent("""\
+        import torch
+        from torch import nn
+
+        net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+        meta = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            meta.zero_grad()
+            total = 0.0
+            for task in torch.ones(2, 10, 1):
+                total = total + net(task).square().mean()
+                with torch.no_grad():
+                    for p in net.parameters():
+                        p -= 0.1 * p
+            total.backward()
+            meta.step()
+        """)
+    frames = (
+        'Traceback (most recent call last):\n  File "maml.py", line 14, in <module>\n    total.backward()\n'
+    )
+    text = pasted(node="AsStridedBackward0", shape="[16, 1]", version=3, expected=2, frames=frames)
+    document = answer(text, maml=source)
+    assert lines_of(document)[0] == [13]
+    assert document["candidates"][0]["confident"]
+
+
 def test_a_number_added_to_a_tensor_is_no_count(answer):
     """`y += 1` is the only write of its file, and reads as a counter's."""
     net = dedent("""\

@@ -174,7 +174,6 @@ def rebind_view(run: FileRun, target: ast.expr, value: Value, state: FlowState) 
 
 def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:
     """Record a write through ``.data``, which changes parameters without torch's notice."""
-    run.tick()
     part: ast.expr | None = target
     while isinstance(part, (ast.Attribute, ast.Subscript, ast.Call)):
         if isinstance(part, ast.Attribute) and part.attr == "data":
@@ -187,7 +186,7 @@ def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, stat
     owners = value.owners or (frozenset([owner]) if owner else frozenset())
     if owners:
         at = node if isinstance(node, ast.expr) else target
-        updated(run, state, owners, at, CheckRule.DATA, HIGH - 1)
+        updated(run, state, owners, run.span(at), CheckRule.DATA, HIGH - 1)
 
 
 def _apart(run: FileRun, value: Value) -> Value:

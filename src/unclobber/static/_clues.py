@@ -18,7 +18,7 @@ from ._values import Grad
 
 UPDATES = frozenset({"step", "load", "broadcast"})
 RULES: dict[PastedKind, tuple[CheckRule, ...]] = {
-    "saved": (CheckRule.SAVED, CheckRule.MODULE, CheckRule.STEP, CheckRule.BACKWARD_SAVED),
+    "saved": (CheckRule.SAVED, CheckRule.MODULE, CheckRule.STEP, CheckRule.LOADED, CheckRule.BACKWARD_SAVED),
     "leaf": (CheckRule.LEAF, CheckRule.EMBEDDED),
     "leaf_view": (CheckRule.LEAF_VIEW, CheckRule.LEAF),
     "multi_view": (CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW),
@@ -81,7 +81,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
     pasted = context.pasted
     if pasted.kind != "saved":
         return
-    is_update = site.kind in UPDATES
+    is_update = site.kind in UPDATES or CheckRule.LOADED in {s.rule for s in context.suspicions(site)}
     if pasted.is_parameter is None:
         yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:

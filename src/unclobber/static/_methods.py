@@ -84,7 +84,7 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         # (tests/torch_facts/test_version_check.py).
         fused = receiver.data == "fused"
         rule = CheckRule.DATA if fused else CheckRule.STEP
-        updated(run, state, owners, call.node, rule, HIGH - (fused or bool(guessed)))
+        updated(run, state, owners, run.span(call.node), rule, HIGH - (fused or bool(guessed)))
     return PLAIN
 
 
@@ -92,7 +92,7 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 def _loaded(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Record that a network gets other parameters, as between the tasks of MAML (PAML)."""
     if call.receiver.name:
-        updated(run, state, frozenset([call.receiver.name]), call.node, CheckRule.LOADED, HIGH)
+        updated(run, state, frozenset([call.receiver.name]), run.span(call.node), CheckRule.LOADED, HIGH)
     return PLAIN
 
 

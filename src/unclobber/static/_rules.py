@@ -78,9 +78,9 @@ class CheckRule(Enum):
         reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
     LOADED = RuleFacts(
-        "UC101", "load_state_dict changes {name} between its use and the backward that needs what it was",
-        "load after the backward of every loss that was computed before", saved="{name} is used here",
-        write="changed here by load_state_dict",
+        "UC101", "parameters of {name} are overwritten between their use and the backward that needs them",
+        "write or load after the backward of every loss that was computed before",
+        saved="{name} is used here", write="overwritten here",
         reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
     RETAINED = RuleFacts(

@@ -126,6 +126,8 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
             shown = blamed._replace(rule=CheckRule.UNSEEN, confidence=1)
             run.overwritten.append((frozenset() if sure else value.places, shown))
     _overlap(run, state, made, blamed)
+    if value.leaf == Leaf.LEAF and value.owners and state.mode:  # MAML by hand, under `no_grad`
+        updated(run, state, value.owners, run.span(made.node), CheckRule.LOADED, HIGH)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
     if expanded is not None and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
@@ -348,11 +350,10 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
 
 
 def updated(
-    run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
+    run: FileRun, state: FlowState, owners: frozenset[str], at: SourceSpan, rule: CheckRule, confidence: int
 ) -> None:
-    """Record a parameter update: an optimizer's step, which leaves out what no backward has reached, or a
-    write to ``.data``."""
-    made = ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence, state.guards)
+    """Record a change of parameters; an optimizer's step leaves out what no backward has reached."""
+    made = ParameterUpdate(run.tick(), owners, at, rule, confidence, state.guards)
     if rule is CheckRule.STEP and "" not in state.reached:
         sure = _concerned(owners, state.reached)
         maybe = _concerned(owners - sure, state.maybe_reached)
