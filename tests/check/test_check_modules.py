@@ -198,6 +198,8 @@ class Block(nn.Module):
         ("ConvModule(width, width, 1, act_cfg=dict(type='GELU'))", "self.conv(x)", 0),  # it saves its input
         ("ConvModule(width, width, 1, act_cfg=dict(type='Swish'))", "self.conv(x)", 0),  # not read
         ("ConvModule(width, width, 1, act_cfg=chosen())", "self.conv(x)", 0),
+        ("ConvModule(width, width, 1, **chosen())", "self.conv(x)", 0),
+        ("ConvModule(width, width, 1, order=('act', 'conv', 'norm'))", "self.conv(x)", 0),
         ("build_conv_layer(None, width, width, 1)", "self.act(self.norm(self.conv(x)))", 1),  # of mmflow
         ("build_conv_layer(None, width, width, 1)", "self.norm(self.conv(x))", 0),
         ("build_conv_layer(None, width, width, 1)", "self.conv(x)", 0),

@@ -93,16 +93,16 @@ def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 def _built(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the layer that OpenMMLab's functions make, as far as its configuration says."""
     made = partial(make_module, run, node=call.node, values=())
-    # All convolutions and norms save what they are given, as these two do.
     convolution, norm = made("Conv2d", keywords={}), made("BatchNorm2d", keywords={})
-    if call.name in ("build_conv_layer", "build_norm_layer"):
+    if call.name in ("build_conv_layer", "build_norm_layer"):  # of any kind: it saves what it is given
         return convolution if "conv" in call.name else sequence((PLAIN, norm), "tuple")
     config, is_module = call.first, call.name == "ConvModule"
     if is_module:
         config = call.keywords.get("act_cfg", sequence((Value(data=Constant("ReLU")),), ("type",)))
     given = dict(zip(config.data, config.items, strict=False)) if config.kind == "sequence" else {}
     kind = getattr(given.get("type", config).data, "value", "")  # None is no activation
-    if kind is not None and kind not in torch_table().modules:
+    is_open = any(keyword.arg in (None, "order") for keyword in call.node.keywords)
+    if is_open or (kind is not None and kind not in torch_table().modules):
         return None
     if is_module and kind in torch_table().inplace:
         given = {"inplace": Value(data=Constant(True)), **given}
