@@ -191,6 +191,29 @@ def test_the_step_of_a_schedulers_list_is_none_of_an_optimizer():
     assert found_in(late, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
 
 
+@pytest.mark.parametrize(("stepped", "expected"), [("qf", 1), ("vf", 0)])
+def test_a_list_of_networks_is_one_on_request(stepped, expected):
+    """Each optimizer of a list steps for the network of its place: the ensembles of ``iv_rl``."""
+    body = f"""
+    class Trainer:
+        def __init__(self, make):
+            self.qf, self.vf = make(), make()
+            self.qf_optimizer = [torch.optim.Adam(self.qf[i].parameters()) for i in range(2)]
+            self.vf_optimizer = [torch.optim.Adam(self.vf[i].parameters()) for i in range(2)]
+        def train(self, x):
+            for i in range(2):
+                policy_loss = -self.qf[i](x).mean()
+                loss = self.{stepped}[i](x).square().mean()
+                self.{stepped}_optimizer[i].zero_grad()
+                loss.backward()
+                self.{stepped}_optimizer[i].step()
+                policy_loss.backward()
+    """
+    assert found_in(body) == []
+    found = [("UC101", "medium", f"self.{stepped}_optimizer[i].step()")] * expected
+    assert found_in(body, all_rules=True) == found
+
+
 def test_a_called_attribute_is_no_method_of_a_base():
     """A loss that ``__init__`` sets puts nothing back that another attribute holds."""
     body = """

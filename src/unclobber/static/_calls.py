@@ -28,7 +28,8 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     if known is not None:
         return known
     # A name such as `critic` is no evidence, but that its parameters are trained is.
-    is_network = callee.kind == "unknown" and run.trains(callee.name)
+    name = callee.name or unparsed(call.node.func).partition("[")[0]
+    is_network = callee.kind == "unknown" and run.trains(name)
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
     if callee.kind in ("unknown", "library") and not SAVES_NO_RESULT.search(call.name):
         run.unseen |= result.places
@@ -38,7 +39,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         return result._replace(grad=Grad.NO)
     if is_network and not state.mode:
         bit = run.new_node()
-        run.uses[bit] = use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
+        run.uses[bit] = use = Use(name, run.tick(), run.span(call.node), state.guards)
         result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
     if callee.given or _is_part(run, call.node.func):
         return given_to_unread(run, state, call.node, call.every, result)

@@ -80,10 +80,10 @@ class FileIndex:
 
     def _note_method(self, node: ast.Attribute) -> None:
         if node.attr in ("parameters", "named_parameters", "train"):
-            self.trained |= {dotted(node.value)} - {""}
+            self.trained.add(unparsed(node.value).partition("[")[0])  # of a list of networks, its name
         elif node.attr == "zero_grad":
-            self.zeroed.add(ast.unparse(node.value))
-        elif node.attr == "step" and (network := optimized(dotted(node.value))):
+            self.zeroed.add(unparsed(node.value))
+        elif node.attr == "step" and (network := optimized(unparsed(node.value).partition("[")[0])):
             self.trained.add(network)
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`

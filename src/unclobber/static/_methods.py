@@ -63,9 +63,9 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("optimizer unknown", "step")
 def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
-    receiver, holder = call.receiver, ast.unparse(call.holder)
+    receiver, holder = call.receiver, unparsed(call.holder)
     if receiver.kind == "unknown" and (call.first.kind == "optimizer" or "opt" in call.first.name.lower()):
-        receiver, holder = call.first, ast.unparse(call.node.args[0])  # `scaler.step(optimizer)`
+        receiver, holder = call.first, unparsed(call.node.args[0])  # `scaler.step(optimizer)`
     is_zeroed = holder in run.index.zeroed
     is_optimizer = "opt" in receiver.name.lower() or (receiver.owners and is_zeroed)
     if receiver.kind == "unknown" and not (is_optimizer or (is_zeroed and state.retained)):
@@ -76,15 +76,14 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         if not is_called or any(concerns(owner, receiver.owners) for owner in reached):
             run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, run.span(call.node), kept))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
-    owners = receiver.owners or state.reached & {optimized(holder)}
+    owners = receiver.owners or state.reached & {optimized(holder.partition("[")[0])}
     guessed = state.reached | state.maybe_reached if not owners or owners == {""} else frozenset[str]()
     owners = guessed - {""} if len(guessed - {""}) == 1 else owners
     if owners := owners - run.frozen:
-        # A fused optimizer changes no version counter, so torch does not notice
-        # (tests/torch_facts/test_version_check.py).
-        fused = receiver.data == "fused"
-        rule = CheckRule.DATA if fused else CheckRule.STEP
-        updated(run, state, owners, run.span(call.node), rule, HIGH - (fused or bool(guessed)))
+        # If it is fused, torch doesn't notice: tests/torch_facts/test_version_check.py.
+        rule = CheckRule.DATA if receiver.data == "fused" else CheckRule.STEP
+        is_guess = bool(guessed) or ("[" in holder and not receiver.owners)  # the items are taken for one
+        updated(run, state, owners, run.span(call.node), rule, HIGH - (rule is CheckRule.DATA or is_guess))
     return PLAIN
 
 
@@ -98,7 +97,7 @@ def _loaded(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("optimizer unknown", "zero_grad")
 def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    owners = call.receiver.owners or {optimized(dotted(call.holder))}
+    owners = call.receiver.owners or {optimized(unparsed(call.holder).partition("[")[0])}
     for name in ("reached", "maybe_reached"):
         known = getattr(state, name)
         setattr(state, name, frozenset(owner for owner in known if not concerns(owner, owners)))
