@@ -35,7 +35,7 @@ class WriteSite:
     how: str  # the operation: `add_`, `+=`, `step`
     target: str  # the written expression without its index, or the optimizer's
     function: str
-    loops: int = 0  # around it
+    loops: int = 0  # number of loops around it
     bumps: int = 1  # number of times that the version counter goes up
     is_off: bool = False  # whether gradients are off there
     index: str = ""  # the index of a part that is written
