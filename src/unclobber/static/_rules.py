@@ -79,9 +79,8 @@ class CheckRule(Enum):
     )
     LOADED = RuleFacts(
         "UC101", "parameters of {name} are overwritten between their use and the backward that needs them",
-        "write or load after the backward of every loss that was computed before",
-        saved="{name} is used here", write="overwritten here",
-        reported_from=HIGH, is_measured_high=False, needs_training=False,
+        "write or load after the backward of each loss that was computed before", saved="{name} is used here",
+        write="overwritten here", reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
     RETAINED = RuleFacts(
         "UC101",
