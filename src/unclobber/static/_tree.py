@@ -73,11 +73,10 @@ class SourceTree:
         """The interpretation of each file with a write, by path; without those that can't be followed."""
         runs = {}
         for path, file in self.files.items():
-            text = "\n".join(file.lines)
-            if file.sites or re.search(r"[-+]=\s*\d", text):  # `y += 1` may write to a tensor, too
+            if file.sites or any(re.search(r"[-+]=\s*\d", line) for line in file.lines):  # as `y += 1`
                 try:
                     with deep():
-                        runs[path] = followed(text, path, has_failed=True)
+                        runs[path] = followed("\n".join(file.lines), path, has_failed=True)
                 except RecursionError:
                     continue
         return runs
