@@ -240,10 +240,7 @@ def test_a_called_attribute_is_no_method_of_a_base():
         ("step(a)\n        total = loss(a)", 0),
         ("loss(a).backward()\n        step(a)", 0),
         ("total += loss(a)\n        step(b)", 0),
-        (
-            "with torch.no_grad(): aim = loss(a)\n        step(a)\n        total = loss(b) + aim",
-            0,
-        ),  # a target
+        ("with torch.no_grad(): y = loss(a)\n        step(a)\n        total = loss(b) + y", 0),  # a target
     ],
 )
 def test_parameters_are_written_between_use_and_backward(loop, expected):

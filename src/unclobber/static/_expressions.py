@@ -20,7 +20,6 @@ from ._state import FlowState, SaveEffect
 from ._torch_calls import torch_call
 from ._transfers import transferred
 from ._values import (
-    CONTAINERS,
     PLAIN,
     Constant,
     Grad,
@@ -299,8 +298,6 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     if head in run.index.imports and head not in state.names:
         full = run.index.full(function)
         library, last = full.partition(".")[0], full.rpartition(".")[2]
-        if library in ("mmcv", "mmengine") and last in CONTAINERS:
-            library, full = "torch", f"torch.nn.{last}"  # their own classes of torch's
         if library in (*_LIBRARIES, *_BUILT_ON_TORCH):
             call = call_of(run, node, state, last, full=full)
             if library == "torch":

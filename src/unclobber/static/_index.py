@@ -33,7 +33,7 @@ class FileIndex:
         self.assigned: Counter[str] = Counter()  # the number of assignments of each name in the file
         self.assigned_attributes: Counter[str] = Counter()  # the same of each attribute
         self.trained: set[str] = set()
-        """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
+        """The names, for an item its list's, whose ``parameters()`` the file reads: networks."""
         self.zeroed: set[str] = set()  # the expressions of which the file calls ``zero_grad()``
         self.parametrized: set[str] = set()  # as `conv.bias`, which the file replaces by an `nn.Parameter`
         self._defined: Counter[str] = Counter()
@@ -80,10 +80,10 @@ class FileIndex:
 
     def _note_method(self, node: ast.Attribute) -> None:
         if node.attr in ("parameters", "named_parameters", "train"):
-            self.trained.add(unparsed(node.value).partition("[")[0])  # of a list of networks, its name
+            self.trained.add(unparsed(node.value).partition("[")[0])
         elif node.attr == "zero_grad":
             self.zeroed.add(unparsed(node.value))
-        elif node.attr == "step" and (network := optimized(unparsed(node.value).partition("[")[0])):
+        elif node.attr == "step" and (network := optimized(unparsed(node.value))):
             self.trained.add(network)
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`

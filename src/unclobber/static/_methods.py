@@ -76,7 +76,7 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         if not is_called or any(concerns(owner, receiver.owners) for owner in reached):
             run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, run.span(call.node), kept))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
-    owners = receiver.owners or state.reached & {optimized(holder.partition("[")[0])}
+    owners = receiver.owners or state.reached & {optimized(holder)}
     guessed = state.reached | state.maybe_reached if not owners or owners == {""} else frozenset[str]()
     owners = guessed - {""} if len(guessed - {""}) == 1 else owners
     if owners := owners - run.frozen:
@@ -97,7 +97,7 @@ def _loaded(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("optimizer unknown", "zero_grad")
 def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    owners = call.receiver.owners or {optimized(unparsed(call.holder).partition("[")[0])}
+    owners = call.receiver.owners or {optimized(unparsed(call.holder))}
     for name in ("reached", "maybe_reached"):
         known = getattr(state, name)
         setattr(state, name, frozenset(owner for owner in known if not concerns(owner, owners)))

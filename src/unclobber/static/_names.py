@@ -28,7 +28,8 @@ def holds_sizes(name: str) -> bool:
 
 
 def optimized(name: str) -> str:
-    """Return the name of the network to which an optimizer's name belongs; empty if it is no such name."""
+    """Return the name of the network, or list of them, to which an optimizer's belongs; empty if to none."""
+    name = name.partition("[")[0]
     match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?|(.*\.)?opt(im(izer)?)?_(\w+)", name, re.I)
     return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 

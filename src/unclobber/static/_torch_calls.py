@@ -89,9 +89,12 @@ def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     return operation(run, state, name, [call.first], call.node, operands=call.nodes[:1], torchs=True)
 
 
+@transfers("mmcv", "Sequential ModuleList ModuleDict")
 @transfers("mmcv", "build_activation_layer build_conv_layer build_norm_layer ConvModule")
 def _built(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the layer that OpenMMLab's functions make, as far as its configuration says."""
+    if call.name in CONTAINERS:  # torch's, with another base
+        return make_module(run, call.name, call.node, call.values, call.keywords)
     made = partial(make_module, run, node=call.node, values=())
     convolution, norm = made("Conv2d", keywords={}), made("BatchNorm2d", keywords={})
     if call.name in ("build_conv_layer", "build_norm_layer"):  # of any kind: it saves what it is given
