@@ -253,7 +253,7 @@ class ProbedWriter(Writer):
         name, other = self.pick(), self.pick()
         text = str(text).format(name, other, leaf=self.rng.choice(self.leaves))
         self.writable -= {name, other}  # a backward that fails frees a part of the graph
-        self.take(f"try: {text}\nexcept Exception as error: note_error(error)")
+        self.take(f"with caught(): {text}")
 
     def pickled(self) -> None:
         kinds = ("pickled(linear)", "pickled(norm)", "pickled(layers)", "pickled_parameter({0})")

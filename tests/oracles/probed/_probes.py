@@ -501,13 +501,11 @@ def alive():
 
 
 def in_thread(run):
-    def caught():
-        try:
+    def going_on():
+        with caught():
             run()
-        except Exception as error:
-            note_error(error)
 
-    thread = threading.Thread(target=caught)
+    thread = threading.Thread(target=going_on)
     thread.start()
     thread.join()
 
