@@ -29,11 +29,8 @@ STATE = {
         "cli.children._settings.following", "integrations.always_on._installed",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
-        "observe.hooks.backward._thread", "observe.hooks.fallback._thread", "observe.hooks.functions._thread",
-        "observe.hooks.gradients._thread", "observe.hooks.handed.unpacked",
-        "observe.hooks.saves._threads", "observe.hooks.compiled._compiling",
-        "observe.record.ledger.announced",
-        "observe.hooks._stale_reads._active", "observe.record.running.newest", "explain.reads._unpacking",
+        "observe.hooks.backward.local", "observe.hooks.compiled._compiling",
+        "observe.record.ledger.announced", "observe.record.running.newest", "explain.reads._unpacking",
         "observe.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat.kept._reading",
     },

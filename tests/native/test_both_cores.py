@@ -395,7 +395,7 @@ LIBRARY, OURS = torch.__file__, frames._OURS + "observe/hooks/kernels.py"
 )
 def test_the_stack_of_the_program(native, monkeypatch, through):
     """Ours at the end are left out, and a library's are gone through down to the program."""
-    monkeypatch.setattr(frames._Native, "of_program", None)
+    monkeypatch.setattr(frames.Elsewhere, "of_program", None)
     found = []
     for walk in (frames.of_program, native.of_program):
         call = walk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -27,6 +27,14 @@ class LiveFrame(NamedTuple):
         return Instruction(self.code, self.lasti)
 
 
+def _running(innermost: FrameType) -> Iterator[FrameType]:
+    """Yield this thread's frames; of a thread of the engine's also those of the thread that called it."""
+    yield from (frame for frame, _ in walk_stack(innermost))
+    if (call := backward_calls.of_engines_thread()) is not None:
+        caller = sys._current_frames()[call.of_engine.thread.ident]
+        yield from (frame for frame, _ in walk_stack(caller))
+
+
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:
     """Return the running frames of the user's code, innermost first.
 
@@ -35,7 +43,7 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
             share the memory of a tensor that its forward saved, and is no name for it.
     """
     frames: list[FrameType] = []
-    for frame, _ in walk_stack(sys._getframe(1)):
+    for frame in _running(sys._getframe(1)):
         if of_forward and backward_calls.in_frame(frame) is not None:
             frames.clear()
         if not is_library(frame.f_code):

@@ -21,16 +21,13 @@ from .sites import is_library
 _OURS = PACKAGE + os.sep  # the path prefix of this package's files
 
 
-class _Native:
-    """The native core's counterpart of a function in this file, if it runs."""
+class Elsewhere:
+    """Functions of other rooms that know of stacks."""
 
     of_program: ClassVar[Callable[[], Stack] | None] = None
     """Native version of :func:`of_program`; None if the Python core walks the frames."""
-
-
-def walked_by(native: Any) -> None:
-    """Let the native core walk the frames for :func:`of_program` from now on; Python's own walk if None."""
-    _Native.of_program = None if native is None else native.of_program
+    engine_is_called_at: ClassVar[Callable[[], Stack]] = tuple
+    """Returns the stack of the backward for which a thread of the engine's works; empty in other threads."""
 
 
 _USUAL = 25
@@ -81,17 +78,18 @@ def capture(depth: int = 1) -> Stack:
 
 
 def of_program() -> Stack:
-    """Return the stack from the innermost frame outside this package on; empty if there is none.
+    """Return the stack from the innermost frame outside this package on.
 
-    Slower than :func:`capture`, which serves what happens at every save. The native core has its own version.
+    In a thread of torch's engine's own it goes on with that of the call for which it works. Slower than
+    :func:`capture`, which serves what happens at every save. The native core has its own version.
     """
-    if _Native.of_program is not None:
-        return _Native.of_program()
+    if Elsewhere.of_program is not None:
+        return (*Elsewhere.of_program(), *Elsewhere.engine_is_called_at())
     frame: FrameType | None = sys._getframe(1)
     depth = 2
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         depth, frame = depth + 1, frame.f_back
-    return () if frame is None else capture(depth)
+    return (*(() if frame is None else capture(depth)), *Elsewhere.engine_is_called_at())
 
 
 def go_deeper(frame: FrameType | None, out: list[Any]) -> None:

@@ -14,7 +14,7 @@ from .patches import Patches
 class EngineCall:
     """A call of the engine: its arguments, and its answer once it has returned."""
 
-    __slots__ = ("_is_internal", "answer", "args", "done", "kwargs", "roots")
+    __slots__ = ("_is_internal", "answer", "args", "done", "kwargs", "roots", "thread")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Describe a call that is about to start."""
@@ -24,11 +24,11 @@ class EngineCall:
         self._is_internal: bool | None = None
         self.done = False  # whether the engine has returned without raising
         self.answer: Any = None  # the engine's result; None before it has returned
+        self.thread: Any = None  # a subscriber's state of the thread of the call
 
     @property
     def is_internal(self) -> bool:
-        """Return whether torch makes the call by itself: in a transform of ``torch.func``, or
-        while ``torch.compile`` traces."""
+        """Return whether torch itself calls: in a transform of ``torch.func``, or while it is traced."""
         if self._is_internal is None:
             self._is_internal = compat.graph.is_internal_backward(self.roots)
         return self._is_internal
@@ -66,10 +66,8 @@ class EngineCall:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
-        if len(self.args) > 1:
-            self.args = (self.args[0], True, *self.args[2:])
-        else:
-            self.kwargs = {**self.kwargs, "keep_graph": True}
+        self.args = (*self.args[:1], True, *self.args[2:]) if len(self.args) > 1 else self.args
+        self.kwargs = self.kwargs if len(self.args) > 1 else {**self.kwargs, "keep_graph": True}
 
 
 class Subscriber(Protocol):

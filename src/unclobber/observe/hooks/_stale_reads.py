@@ -9,7 +9,6 @@ The mode is slow, and only entered if something has changed.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from ...source import Stack, of_program
 from ...torch_internals import compat
 from ..record import differing, each_once
 from . import kernels
+from .backward import local
 
 _DRAWS = frozenset(
     {"normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "log_normal_", "geometric_",
@@ -148,12 +148,12 @@ class StaleReads(compat.dispatcher.OwnMode):
         self._by_key.setdefault(stale.key, []).append(stale)
 
     def __enter__(self) -> StaleReads:
-        _active.modes += (self,)
+        local.thread.reading += (self,)
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        _active.modes = tuple(mode for mode in _active.modes if mode is not self)
+        local.thread.reading = tuple(mode for mode in local.thread.reading if mode is not self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
             save.stale.report(save.stack)
@@ -288,21 +288,14 @@ def _run_on(then: dict[int, torch.Tensor], call: _TouchingCall) -> None:
     call.func(*args, **kwargs)
 
 
-class _Active(threading.local):
-    modes: tuple[StaleReads, ...] = ()
-
-
-_active = _Active()
-
-
 def observe(stale: StaleTensor) -> bool:  # whether a mode is active
-    for mode in _active.modes[-1:]:
+    for mode in local.thread.reading[-1:]:
         mode.observe(stale)
-    return bool(_active.modes)
+    return bool(local.thread.reading)
 
 
 def saved(tensor: torch.Tensor) -> None:
-    if _active.modes:
+    if local.thread.reading:
         with compat.compilers.without_dynamo():
-            for mode in _active.modes:
+            for mode in local.thread.reading:
                 mode.saved(tensor)

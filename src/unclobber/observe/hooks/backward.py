@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source import Stack, of_program
+from ...source import Stack, frames, of_program
 from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
@@ -98,9 +98,11 @@ started_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
 marker = _Marker()
 
 
-class _ThreadCalls(threading.local):
+class Thread:
+    """State of a thread."""
+
     def __init__(self) -> None:
-        """Start without a call."""
+        """Start without a call. Called in the thread."""
         self.calls: list[BackwardCall] = []
         self.highest = 0  # the largest sequence number of a root node of a call, plus one
         self.made = (-1, 0)
@@ -110,9 +112,29 @@ class _ThreadCalls(threading.local):
         self.first_node: int | None = None
         """Sequence number of the first node made since the present clients are notified; None in threads
         other than the one where that started."""
+        self.hooks: list[Any] = []  # the ``saves.SavedTensorHooks`` that are entered here, outermost first
+        self.observed = True  # whether sessions of another thread matter, for whose backward it runs
+        self.mode: Any = None  # the ``fallback.WriteMode`` that sees its writes
+        self.forwards: list[Any] = []  # running forwards of custom Functions, outermost first
+        self.applying: Any = None
+        """The call of ``apply`` of a Function that is about to look a method up in its class."""
+        self.handed: list[tuple[Any, ...]] = []
+        """The gradients of each custom Function whose backward is running, outermost first."""
+        self.origins: list[torch.Tensor | None] | None = None
+        """The saved tensors, one for each save that was unpacked since ``ctx.saved_tensors`` was read."""
+        self.reading: tuple[Any, ...] = ()  # the ``_stale_reads.StaleReads`` that are entered
+        self.ident = threading.get_ident()
+        known = [each for each in threading.enumerate() if each.ident == self.ident]
+        self.of_program = any(not isinstance(each, threading._DummyThread) for each in known)
+        """Whether Python started it, and not torch's engine."""
 
 
-_thread = _ThreadCalls()
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.thread = Thread()
+
+
+local = _Local()
 
 
 def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
@@ -136,7 +158,7 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
         node = compat.graph.renewed_grad_fn(root) if isinstance(root, torch.Tensor) else root.node
         if node is not None:
             key = compat.graph.node_key(node)
-            _thread.highest = max(_thread.highest, key[1] + 1)
+            local.thread.highest = max(local.thread.highest, key[1] + 1)
             started_at.newer[key] = (*(started_at.of(node) or ())[-1:], mark)
 
 
@@ -162,81 +184,97 @@ class BackwardCalls:
         if (native := core.loaded().module) is not None:
             self._observer = SimpleNamespace(begin=native.backward_begin, end=native.backward_end)
             self._began = native.backward_started_at
-            here = lambda: (_thread.calls, _thread.recent)  # noqa: E731
-            native.observe_backward(self, marker, here, BackwardCall, BackwardMark, self.may_pause)
+            answers = (lambda: local.thread), self.may_pause, self.of_engines_thread
+            native.observe_backward(self, marker, BackwardCall, BackwardMark, *answers)
         patches.while_active(self._subscribe)
         patches.at_undo(marker.notes.forget)
         patches.at_undo(started_at.forget)
 
     def _subscribe(self) -> Callable[[], None]:
         self.before = self.count
-        _thread.first_node = compat.graph.next_sequence_number()
+        local.thread.first_node = compat.graph.next_sequence_number()
         return engine.subscribe(self._observer)
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
         """Number a call of the program and mark it as running; return None for an internal one of torch."""
         if call.is_internal:
             return None
+        thread, of_engine = local.thread, self.of_engines_thread()
         with self._lock:
             self.count += 1
             nth = self.count
-            self.written += not _thread.calls
-            written = _thread.calls[0].written if _thread.calls else self.written
+            outer = next(iter(thread.calls), of_engine)
+            self.written += outer is None
+            written = self.written if outer is None else outer.written
         saw_writes = compat.dispatcher.sees_writes()
         paused = saw_writes and self.may_pause() is True
-        since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
-        fresh_from = _thread.highest if since + made == nth - 1 else None
-        _thread.made = (since, made + 1)
+        since, made = thread.made if thread.made[0] == self.before else (self.before, 0)
+        fresh_from = thread.highest if since + made == nth - 1 else None
+        thread.made = (since, made + 1)
         stack = of_program()
         running = BackwardCall(nth, written, stack, marker.now, fresh_from, paused, saw_writes, call)
-        _thread.calls.append(running)
+        thread.calls.append(running)
         self.running.append(running)
+        call.thread = thread
         # An unpack in an engine thread can't be matched to one of several threads' calls, so then no mark
         # is set.
-        alone = len(self.running) == len(_thread.calls)
+        alone = of_engine is not None or len(self.running) == len(thread.calls)
         mark = BackwardMark(
             nth, stack, call.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number(), written
         )
         marker.set(mark if alone else None, running)
-        _thread.recent[:] = (*_thread.recent[-1:], mark)
+        thread.recent[:] = (*thread.recent[-1:], mark)
         _leave_mark(call.roots, mark)
         if paused:
             compat.dispatcher.ignore_writes()
         return running
 
     def end(self, running: BackwardCall, call: EngineCall) -> None:
+        """Forget a call that has returned, or raised."""
         if running.saw_writes:  # the engine runs nodes under the state that it found at the start
             compat.dispatcher.see_writes()
-        calls = _thread.calls
+        calls = local.thread.calls
         calls.pop()
-        marker.set(*((running.outer, calls[-1]) if calls else (None, None)))
         self.running.remove(running)
+        has_outer = calls or self.of_engines_thread() is not None
+        marker.set(running.outer if has_outer else None, calls[-1] if calls else None)
 
     # --- queries --------------------------------------------------------------------------------
     def current(self) -> BackwardCall | None:
         """Return the backward call that this thread works for; None if none, or several could be."""
-        if _thread.calls:
-            return _thread.calls[-1]
-        # A device's thread of the engine makes no calls itself: a single running call must be the one that
-        # it works for.
-        running = self.running[:]  # other threads' calls may end meanwhile
-        return running[0] if len(running) == 1 else None
+        calls = local.thread.calls
+        return calls[-1] if calls else self._of_another_thread()
+
+    def of_engines_thread(self) -> BackwardCall | None:
+        """Return the call for which this thread of the engine's own runs a node; None in other threads."""
+        thread = local.thread
+        return None if thread.of_program or compat.graph.current_node() is None else self._of_another_thread()
+
+    def _of_another_thread(self) -> BackwardCall | None:
+        """Return the innermost call of the only other thread that runs any, for which the engine's own
+        threads must work then."""
+        this, running = local.thread, self.running[:]  # other threads' calls may end meanwhile
+        others = [call for call in running if call.of_engine.thread is not this]
+        same = all(call.of_engine.thread is others[0].of_engine.thread for call in others)
+        return others[-1] if others and same else None
 
     def in_frame(self, frame: FrameType) -> BackwardCall | None:
         return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
 
     def last_two(self) -> tuple[BackwardMark, ...]:
-        return tuple(_thread.recent)  # the running one among them, oldest first
+        call = self.of_engines_thread()
+        thread = local.thread if call is None else call.of_engine.thread
+        return tuple(thread.recent)  # the running one among them, oldest first
 
     def only_earlier(self, call: BackwardCall) -> BackwardMark | None:
         """Return the mark of the call before ``call``; None if another came since its graph was made."""
-        graph, first = call.of_engine.graph(), _thread.first_node
+        graph, first = call.of_engine.graph(), local.thread.first_node
         calls = [self.before + 1, self.before + 2]
-        if not graph or [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
+        if not graph or [mark.nth for mark in local.thread.recent] != calls or call.nth != calls[1]:
             return None
         if first is None or any(compat.graph.sequence_number(node) < first for node in graph.values()):
             return None
-        return _thread.recent[0]
+        return local.thread.recent[0]
 
     def has_unpacked(self, node: Any) -> bool:
         note = marker.note_of(node)
@@ -246,8 +284,8 @@ class BackwardCalls:
         return self._began(node) or ()  # the last two, oldest first
 
     def times_given(self, gradient: Any) -> int:  # the engine holds it to their end
-        # a device's thread has no calls of its own; a call within a call may hand on what it was handed
-        calls = _thread.calls or list(self.running)
+        # a call within a call may hand on what it was handed, also in a device's thread
+        calls = local.thread.calls if local.thread.of_program else list(self.running)
         return sum([given is gradient for call in calls for given in call.of_engine.gradients])
 
     def hands_out_what_hooks_leave(self, hook: Any) -> bool:
@@ -269,3 +307,11 @@ class BackwardCalls:
 
 
 backward_calls = BackwardCalls()
+
+
+def _engine_is_called_at() -> Stack:
+    call = backward_calls.of_engines_thread()
+    return () if call is None else (compat.entries.ENGINES_CODE, 0, *call.stack)
+
+
+frames.Elsewhere.engine_is_called_at = _engine_is_called_at

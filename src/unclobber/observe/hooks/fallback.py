@@ -11,7 +11,6 @@ move them, are moved here. A program's own operation is checked for writes to it
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...torch_internals.compat.dispatcher import DispatchKey
 from . import kernels, selftest
 from ._kernel_shapes import Listener, Run, notify, settle, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
+from .backward import local
 
 
 def why() -> str | None:
@@ -44,22 +44,21 @@ def enter() -> None:
     """See this thread's writes until ``leave`` was called as often. Do nothing if the kernels work."""
     if selftest.why_kernels_fail() is None:
         return
-    if _thread.mode is None:
-        mode: Any = WriteMode()
-        mode.__enter__()
-        _thread.mode = mode
-    _thread.entered += 1
+    thread = local.thread
+    if thread.mode is None:
+        thread.mode = WriteMode()
+        thread.mode.__enter__()
+    thread.mode.entered += 1
 
 
 def leave() -> None:
     """End one ``enter``."""
-    if _thread.mode is None:
+    thread = local.thread
+    if (mode := thread.mode) is None:
         return
-    _thread.entered -= 1
-    if not _thread.entered:
-        mode: Any = _thread.mode
-        _thread.mode = None
-        mode.ended = True
+    mode.entered -= 1
+    if not mode.entered:
+        thread.mode = None
         if mode.is_innermost():  # else this would pop a mode of the program's
             mode.__exit__(None, None, None)
 
@@ -69,7 +68,7 @@ class WriteMode(compat.dispatcher.OwnMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.ended = False  # whether it ignores operations, because it is left but still on the stack
+        self.entered = 0  # 0: it ignores operations, because it is left but still on the stack
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -78,17 +77,8 @@ class WriteMode(compat.dispatcher.OwnMode):
         kwargs = kwargs or {}
         if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
-        call = None if self.ended else _made(func)
+        call = None if not self.entered else _made(func)
         return func(*args, **kwargs) if call is None else call(None, *args, **kwargs)
-
-
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.mode: WriteMode | None = None
-        self.entered = 0
-
-
-_thread = _Thread()
 
 
 @functools.cache

@@ -15,7 +15,6 @@ program's own.
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from ..record import SavedTensor, SaveState, each_once
 from . import _nested, handed, pause, saves, unmarked, write_log
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
-from .backward import backward_calls
+from .backward import backward_calls, local
 from .conflicts import Conflicts
 from .write_log import FollowedWrite, WriteLog
 
@@ -113,7 +112,7 @@ class _Forward:
 
     def run(self, *args: Any) -> Any:
         """Run ``method`` in place of torch's call of it, and note its writes and attributes of ``ctx``."""
-        thread = _thread
+        thread = local.thread
         if self.awaits == "forward":
             self.args = args if self.in_two else args[1:]
             self.log = _log_of(self.args)
@@ -182,16 +181,6 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
 _log_of = functools.partial(WriteLog, keep=unmarked.may_matter)
 
 
-class _RunningForwards(threading.local):
-    def __init__(self) -> None:
-        self.forwards: list[_Forward] = []
-        self.applying: _Forward | None = None
-        """The call of ``apply`` that is about to look a method up in its class."""
-
-
-_thread = _RunningForwards()
-
-
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
     context = compat.entries.CONTEXT
@@ -204,9 +193,9 @@ def install(patches: Patches) -> None:
             "bind": _Method.bind, "method": _Method, "prepare": _prepare, "set": _Forward.set,
             "note": _Forward.note, "log": _log_of, "write": FollowedWrite, "followed": write_log.followed,
             "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
-            "current": backward_calls.current, "stashes": _stashes,
-            "forget": _stashes.pop, "stashed": _stashed,
-            "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": StandIn,
+            "receiver": saves.receiver, "this_thread": lambda: local.thread,
+            "current": backward_calls.current, "stashes": _stashes, "forget": _stashes.pop,
+            "stashed": _stashed, "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": StandIn,
             "hide_frames": hide_frames,
         })  # fmt: skip
         patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
@@ -234,7 +223,7 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
             return
         function = type(ctx)._forward_cls
         if type(function.__dict__.get("forward")) is _Method or _prepare(function):
-            forward = _thread.applying = _Forward(conflicts, function)
+            forward = local.thread.applying = _Forward(conflicts, function)
             if forward.in_two:
                 _override(function, "setup_context")
 
@@ -264,7 +253,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
     def bind(self, instance: Any, owner: Any = None) -> Any:
         """Return the program's method; for the call that torch is about to make, the wrapped one."""
         method = self.own if self._bind is None else self._bind(instance, owner)
-        call = _thread.applying
+        call = local.thread.applying
         if call is None or call.awaits != self.name or call.function is not owner:
             return method
         call.method = method
@@ -313,7 +302,7 @@ def _set_attribute(context: Any) -> Callable[..., None]:
             super(context, ctx).__setattr__(name, value)
         else:
             own(ctx, name, value)
-        if name not in ignored and type(value) not in atoms and (forwards := _thread.forwards):
+        if name not in ignored and type(value) not in atoms and (forwards := local.thread.forwards):
             forwards[-1].set(ctx, name, value)
 
     return set_attribute

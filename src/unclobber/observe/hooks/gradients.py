@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from ...torch_internals.patches import Likeness, Patches
 from ..native import core
 from ..record import region_of
 from . import saves
-from .backward import backward_calls
+from .backward import backward_calls, local
 from .conflicts import Conflicts
 from .write_log import WriteLog
 
@@ -121,7 +120,7 @@ def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradi
     if (native := core.loaded().module) is not None:
         native.learn(counts.function, None if counts.held_by_function is None else counts.base)
     shared = _shared(gradients, counts.function, counts)
-    handed = _thread.handed
+    handed = local.thread.handed
     handed.append(gradients)
     try:
         if not shared:
@@ -132,22 +131,13 @@ def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradi
         handed.pop()
 
 
-class _HandedGradients(threading.local):
-    def __init__(self) -> None:
-        self.handed: list[tuple[Any, ...]] = []
-        """The gradients of each custom Function whose backward is running, outermost first."""
-
-
-_thread = _HandedGradients()
-
-
 def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     """Return how many references to a gradient belong to no waiting consumer.
 
     They are those of running calls that were given it, and of custom Functions that run a backward of their
     own with it, as a reentrant checkpoint does.
     """
-    times = sum([given is gradient for handed in _thread.handed for given in handed])
+    times = sum([given is gradient for handed in local.thread.handed for given in handed])
     if (native := core.loaded().module) is not None:
         times += native.times_handed(gradient)
     return backward_calls.times_given(gradient) + times * held_by_function

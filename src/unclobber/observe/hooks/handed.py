@@ -9,7 +9,6 @@ alive, has the same history, and still has the memory that was saved.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,15 +18,7 @@ from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import same_memory
-
-
-class _UnpackedOrigins(threading.local):
-    origins: list[torch.Tensor | None] | None = None
-    """The saved tensors, one for each save that was unpacked since ``saved_tensors`` of a ``ctx`` was
-    read."""
-
-
-unpacked = _UnpackedOrigins()
+from .backward import local
 
 
 def install(patches: Patches) -> None:
@@ -40,12 +31,13 @@ def install(patches: Patches) -> None:
 
 def _saved_tensors(getter: Any, ctx: Any) -> Any:
     """Return what torch's getter returns, with the program's own tensors where torch would return those."""
-    before, unpacked.origins = unpacked.origins, []
+    thread = local.thread
+    before, thread.origins = thread.origins, []
     try:
         tensors = getter.__get__(ctx)
-        origins = unpacked.origins
+        origins = thread.origins
     finally:
-        unpacked.origins = before
+        thread.origins = before
     if not origins or len(origins) != sum(tensor is not None for tensor in tensors):
         return tensors  # hooks of the program keep some
     with compat.unseen.unseen_by_functions():

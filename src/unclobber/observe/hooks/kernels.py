@@ -188,7 +188,7 @@ class Kernels:
             self._table.clear()
             self._follows = follows
         self.native = native
-        frames.walked_by(native)
+        frames.Elsewhere.of_program = None if native is None else native.of_program
         compat.tensors.NativeStorages.module = native
 
     def _deactivate(self) -> None:

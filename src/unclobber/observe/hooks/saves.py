@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -33,8 +33,9 @@ from ..record import (
     open_memory,
     running,
 )
-from . import _stale_reads, backward, checkpoint_runs, fallback, handed, kernels
+from . import _stale_reads, backward, checkpoint_runs, fallback, kernels
 from ._calls import CallWatcher
+from .backward import backward_calls, local
 from .conflicts import Conflicts
 
 Pack = Callable[[torch.Tensor], Any]
@@ -53,19 +54,17 @@ class _NoFrame:
     f_lasti = -1
 
 
-class _Threads(threading.local):
-    def __init__(self) -> None:
-        self.hooks: list[SavedTensorHooks] = []
-
-
-_threads = _Threads()
+def active() -> tuple[SavedTensorHooks, ...]:
+    """Return this thread's hooks, outermost first; in a thread of torch's engine those of the thread whose
+    backward it works for."""
+    thread = local.thread
+    if thread.hooks or not thread.observed or (call := backward_calls.of_engines_thread()) is None:
+        return tuple(thread.hooks)
+    return tuple(call.of_engine.thread.hooks)
 
 
 class SavedTensorHooks:
     """Pair of hooks of one session for one thread, with everything that ``leave`` must put back."""
-
-    on_receiver: ClassVar[Callable[[Conflicts | None], object]] = bool
-    """Called with what ``receiver`` returns in this thread from now on: the native core keeps it."""
 
     def __init__(self, need: Callable[[SavedTensor], torch.Tensor], conflicts: Conflicts) -> None:
         """Make the pair; ``enter`` puts it to use.
@@ -113,6 +112,7 @@ class SavedTensorHooks:
         """
         outer = None if over_programs else hook_stack.top()
         self._pushed = self._native is None or not self._native.hook(True)
+        around = (*active(), self)
         if self._pushed or compat.entries.engine_may_need_threads():
             self._below = self.pack
             hook_stack.mark_hooks_below(self.pack)
@@ -120,9 +120,8 @@ class SavedTensorHooks:
         if not self._pushed:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
-        _threads.hooks.append(self)
-        SavedTensorHooks.on_receiver(self.conflicts)
-        if outer is not None and not any(outer[0] is hooks.pack for hooks in _threads.hooks):
+        local.thread.hooks.append(self)
+        if outer is not None and not any(outer[0] is hooks.pack for hooks in around):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
             _push(*self._over)
@@ -136,8 +135,7 @@ class SavedTensorHooks:
         """Pop the hooks. Stop observing this thread's writes unless others need them."""
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        _threads.hooks.remove(self)
-        SavedTensorHooks.on_receiver(receiver())
+        local.thread.hooks.remove(self)
         # Pop as many hooks as were pushed, whatever is on top. A program that left its outer hooks in here
         # has popped the copy over these, so its own are popped in their place
         # (test_hooks_left_in_another_order).
@@ -150,14 +148,17 @@ class SavedTensorHooks:
         if self._below is not None and not self._set_aside:
             hook_stack.pop()
             hook_stack.clear_hooks_below(self._below)
-        if not _threads.hooks and not _frozen.is_set():
+        if not local.thread.hooks and not _frozen.is_set():
             compat.dispatcher.ignore_writes()
 
     def alone(self) -> bool:
         return active() == (self,) and self._innermost()
 
+    def _is_pushed(self) -> bool:
+        return self._pushed or self not in local.thread.hooks  # the engine's threads have the stack alone
+
     def _innermost(self) -> bool:
-        if self._pushed:
+        if self._is_pushed():
             return hook_stack.top() == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
 
@@ -218,15 +219,16 @@ class SavedTensorHooks:
 
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
-        was_on_top = hook_stack.top() == (old, self.unpack) and (self._pushed or old is not self._below)
+        pushed = self._is_pushed()
+        was_on_top = hook_stack.top() == (old, self.unpack) and (pushed or old is not self._below)
         if was_on_top:
             hook_stack.pop()
-        elif self._pushed or not self._innermost():
+        elif pushed or not self._innermost():
             return
         self.pack = new
         # The native core's saves go to no hooks on the stack: the first exchange pushes ``new``, the second
         # only pops it.
-        if self._pushed or not was_on_top:
+        if pushed or not was_on_top:
             hook_stack.mark_hooks_below(new)
             _push(new, self.unpack)
 
@@ -341,10 +343,6 @@ def _core_of(ledger: Ledger) -> Any:
 def new_queue() -> SaveQueue:
     queue: SaveQueue = core.loaded().module.Queue() if core.choose().saves == "engine" else PythonQueue()
     return queue  # the native core's only if its engine gets every save
-
-
-def active() -> tuple[SavedTensorHooks, ...]:
-    return tuple(_threads.hooks)  # outermost first
 
 
 def _nothing() -> None:
@@ -479,7 +477,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     marker, notes = backward.marker, backward.marker.notes
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
     dispatch_modes = compat.unseen.dispatch_modes
-    handed_out, unseen = handed.unpacked, compat.unseen.unseen_by_functions
+    unseen = compat.unseen.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
         """Return the saved tensor, or what ``need`` returns for it if it may have changed."""
@@ -491,8 +489,8 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
             node = current_node()
             if node is not None:  # as `notes.put` does; each node would pay for the call
                 notes.newer[node_key(node)] = (stack, marker.now)
-        if handed_out.origins is not None and not saved.unchecked:
-            handed_out.origins.append(saved.origin())
+        if local.thread.origins is not None and not saved.unchecked:
+            local.thread.origins.append(saved.origin())
         if saved.entry is None:
             alias = saved.alias
             if type(alias) in usual and not function_modes() and not dispatch_modes():  # unseen.is_usual
@@ -512,8 +510,8 @@ def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[Sav
 
     def needed(saved: SavedTensor) -> torch.Tensor:
         if type(saved.entry) is RegisteredHooks:
-            if handed.unpacked.origins is not None:
-                handed.unpacked.origins.append(None)
+            if (origins := local.thread.origins) is not None:
+                origins.append(None)
             return saved.entry.unpack()
         with compat.unseen.unseen_by_functions():
             return need(saved)
@@ -537,7 +535,7 @@ def observe_always(always: bool) -> None:
     else:
         _frozen.clear()
         fallback.leave()
-        if not _threads.hooks:
+        if not local.thread.hooks:
             compat.dispatcher.ignore_writes()
 
 
@@ -546,23 +544,23 @@ def always_observed() -> bool:
 
 
 def receiver() -> Conflicts | None:
-    return _threads.hooks[-1].conflicts if _threads.hooks else None
+    hooks = active()
+    return hooks[-1].conflicts if hooks else None
 
 
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
     """Run without the sessions of this thread."""
-    hooks, _threads.hooks = _threads.hooks, []
-    SavedTensorHooks.on_receiver(None)
+    thread = local.thread
+    was, thread.hooks[:], thread.observed = (thread.hooks[:], thread.observed), (), False
     try:
         yield
     finally:
-        _threads.hooks = hooks
-        SavedTensorHooks.on_receiver(receiver())
+        thread.hooks[:], thread.observed = was
 
 
 def innermost() -> SavedTensorHooks | None:
-    hooks = _threads.hooks  # once, because each access of a thread-local is a search of its own
+    hooks = active()
     return hooks[-1] if hooks else None
 
 
@@ -571,7 +569,6 @@ def install(patches: Patches) -> None:
     hook_stack.install(patches, _on_push, _on_disable, _on_enable)
     if (native := core.loaded().module) is not None:
         open_memory.on_shown = native.show
-        SavedTensorHooks.on_receiver = native.receives
         patches.at_undo(native.forget)
         # Without a client the engine looks for hooks as in plain torch.
         patches.while_active(lambda: lambda: native.hook(False))
@@ -585,20 +582,20 @@ def _push(pack: Pack, unpack: Unpack) -> None:
 
 
 def _on_push(pack: Pack, unpack: Unpack) -> None:
-    if _threads.hooks:
-        pack, unpack = _threads.hooks[-1].watch_inner(pack, unpack)
-    _push(pack, unpack)
+    hooks = innermost()
+    _push(*((pack, unpack) if hooks is None else hooks.watch_inner(pack, unpack)))
 
 
 def _on_disable(transform: bool) -> tuple[Pack, Unpack] | None:
     """Return hooks for a transform; else set this thread's innermost ones aside, which would be refused."""
-    if _threads.hooks and transform:
-        return _threads.hooks[-1].in_transform()
-    if _threads.hooks:
-        _threads.hooks[-1].set_aside()
+    hooks = innermost()
+    if hooks is not None and transform:
+        return hooks.in_transform()
+    if hooks is not None:
+        hooks.set_aside()
     return None
 
 
 def _on_enable() -> None:
-    if _threads.hooks:
-        _threads.hooks[-1].resume()
+    if (hooks := innermost()) is not None:
+        hooks.resume()

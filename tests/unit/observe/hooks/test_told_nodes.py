@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -60,6 +62,6 @@ def test_a_call_may_end_while_another_thread_looks_at_it(monkeypatch):
             self.clear()
             return length
 
-    call = object()
+    call = SimpleNamespace(of_engine=SimpleNamespace(thread=None))
     monkeypatch.setattr(backward_calls, "running", Ending([call]))
     assert backward_calls.current() is call

@@ -2,6 +2,7 @@
 
 #include <ATen/SequenceNumber.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace unclobber::backward {
 
 namespace {
 
-enum Part { kCalls, kMarker, kOfThread, kCall, kMark, kMayPause, kParts };
+enum Part { kCalls, kMarker, kCall, kMark, kOfThread, kMayPause, kOfEngine, kParts };
 PyObject* parts[kParts];  // borrowed from `of_parts`
 PyObject* of_parts = nullptr;
 PyObject* tracing = nullptr;  // torch's thread-local of its tracer
@@ -28,9 +29,10 @@ bool hooks_known = false;
 // How many calls there were, and how many of them the program wrote. All here is under the interpreter's lock.
 long count = 0, written = 0;
 
-enum Field { kWritten = 1, kOuter = 3, kPaused = 5, kSeen = 6 };  // those of a BackwardCall that are read here
+enum Field { kWritten = 1, kStack = 2, kOuter = 3, kPaused = 5, kSeen = 6 };  // those of a BackwardCall that are read here
 
 struct Thread {
+  PyObject* thread = nullptr;  // Python's state of it
   PyObject* calls = nullptr;   // its running calls, outermost first
   PyObject* recent = nullptr;  // the marks of its last two, oldest first
   uint64_t highest = 0;        // the largest number of a root node of a call, plus one
@@ -39,7 +41,7 @@ struct Thread {
   PyObject* frames = nullptr;  // the tuple of the last call's stack: a loop's is the same each time
 
   ~Thread() {
-    for (PyObject* object : {calls, recent, frames}) drop_later(object);
+    for (PyObject* object : {thread, calls, recent, frames}) drop_later(object);
     if (stack != nullptr) stacks::leave(stack);
   }
 };
@@ -47,9 +49,9 @@ struct Thread {
 Thread& here() {
   static thread_local Thread mine;
   if (mine.calls == nullptr) {
-    Owned lists = must(PyObject_CallNoArgs(parts[kOfThread]));
-    mine.calls = Py_NewRef(PyTuple_GET_ITEM(lists.get(), 0));
-    mine.recent = Py_NewRef(PyTuple_GET_ITEM(lists.get(), 1));
+    mine.thread = must(PyObject_CallNoArgs(parts[kOfThread])).release();
+    mine.recent = must(PyObject_GetAttrString(mine.thread, "recent")).release();
+    mine.calls = must(PyObject_GetAttrString(mine.thread, "calls")).release();
   }
   return mine;
 }
@@ -144,12 +146,20 @@ std::pair<bool, bool> asked_by(PyObject* call) {
   return {is_true(attribute(call, name_inputs).get()), is_true(attribute(call, name_keeps).get())};
 }
 
+// The call for which this thread of the engine's own runs a node; NULL in every other thread.
+Owned of_engines_thread() {
+  if (torch::autograd::get_current_node() == nullptr) return Owned();
+  Owned call = must(PyObject_CallNoArgs(parts[kOfEngine]));
+  return call.get() == Py_None ? Owned() : std::move(call);
+}
+
 }  // namespace
 
 PyObject* observe(PyObject*, PyObject* arguments) {
   static PyObject* const name_running = PyUnicode_InternFromString("running");
   PyObject* given[kParts];
-  if (!PyArg_ParseTuple(arguments, "OOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5])) {
+  if (!PyArg_ParseTuple(arguments, "OOOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5],
+                        &given[6])) {
     throw python_error();
   }
   if (tracing == nullptr) {
@@ -171,6 +181,7 @@ PyObject* begin(PyObject*, PyObject* call) {
   static PyObject* const name_count = PyUnicode_InternFromString("count");
   static PyObject* const name_written = PyUnicode_InternFromString("written");
   static PyObject* const name_now = PyUnicode_InternFromString("now");
+  static PyObject* const name_thread = PyUnicode_InternFromString("thread");
   Owned roots = must(PySequence_Fast(attribute(call, name_roots).get(), "no roots"));
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(roots.get());
   if (is_internal(call, size == 0 ? nullptr : PySequence_Fast_GET_ITEM(roots.get(), 0))) return Py_NewRef(Py_None);
@@ -181,10 +192,12 @@ PyObject* begin(PyObject*, PyObject* call) {
   const long before = PyLong_AsLong(attribute(parts[kCalls], name_before).get());
 
   const long nth = ++count;
-  const bool outermost = PyList_GET_SIZE(mine.calls) == 0;
+  const Owned of_engine = of_engines_thread();
+  PyObject* around = PyList_GET_SIZE(mine.calls) != 0 ? PyList_GET_ITEM(mine.calls, 0) : of_engine.get();
+  const bool outermost = around == nullptr;
   if (outermost) written++;
-  Owned by_program = outermost ? must(PyLong_FromLong(written))
-                               : Owned::borrowed(PyTuple_GET_ITEM(PyList_GET_ITEM(mine.calls, 0), kWritten));
+  if (of_engine) stack = must(PySequence_Concat(stack.get(), PyTuple_GET_ITEM(of_engine.get(), kStack)));
+  Owned by_program = outermost ? must(PyLong_FromLong(written)) : Owned::borrowed(PyTuple_GET_ITEM(around, kWritten));
   Owned number = must(PyLong_FromLong(nth));
   must(PyObject_SetAttr(parts[kCalls], name_count, number.get()));
   if (outermost) must(PyObject_SetAttr(parts[kCalls], name_written, by_program.get()));
@@ -200,10 +213,11 @@ PyObject* begin(PyObject*, PyObject* call) {
   must(PyList_Append(mine.calls, made.get()));
   must(PyList_Append(running, made.get()));
   // An unpack in an engine thread can't be matched to one of several threads' calls, so then no mark is set.
-  const bool alone = PyList_GET_SIZE(running) == PyList_GET_SIZE(mine.calls);
+  const bool alone = of_engine || PyList_GET_SIZE(running) == PyList_GET_SIZE(mine.calls);
   set_marker(alone ? mark.get() : Py_None, made.get());
   if (PyList_GET_SIZE(mine.recent) == 2) must(PyList_SetSlice(mine.recent, 0, 1, nullptr));
   must(PyList_Append(mine.recent, mark.get()));
+  must(PyObject_SetAttr(call, name_thread, mine.thread));
   for (Py_ssize_t i = 0; i < size; i++) {
     mine.highest = std::max(mine.highest, notes::started(PySequence_Fast_GET_ITEM(roots.get(), i), mark.get()));
   }
@@ -221,13 +235,14 @@ PyObject* end(PyObject*, PyObject* arguments) {
   const Py_ssize_t left = PyList_GET_SIZE(calls) - 1;
   must(PyList_SetSlice(calls, left, left + 1, nullptr));
   const bool within = left > 0;
-  set_marker(within ? PyTuple_GET_ITEM(call, kOuter) : Py_None, within ? last_of(calls) : Py_None);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(running); i++) {
     if (PyList_GET_ITEM(running, i) == call) {
       must(PyList_SetSlice(running, i, i + 1, nullptr));
       break;
     }
   }
+  const bool has_outer = within || of_engines_thread();
+  set_marker(has_outer ? PyTuple_GET_ITEM(call, kOuter) : Py_None, within ? last_of(calls) : Py_None);
   return Py_NewRef(Py_None);
 }
 
@@ -244,6 +259,11 @@ PyObject* hook_registered(PyObject*, PyObject* const*, Py_ssize_t, PyObject*) {
   if (PyList_GET_SIZE(calls) == 0) calls = PyList_GET_SIZE(running) == 1 ? running : nullptr;
   if (calls != nullptr && PyTuple_GET_ITEM(last_of(calls), kPaused) == Py_True) writes::see(true);
   return Py_NewRef(Py_None);
+}
+
+bool works_for_another_thread() {
+  if (torch::autograd::get_current_node() == nullptr || !can_take_gil()) return false;
+  return with_gil([] { return static_cast<bool>(of_engines_thread()); });
 }
 
 }  // namespace unclobber::backward

@@ -4,9 +4,8 @@
 
 namespace unclobber::backward {
 
-// observe_backward(calls, marker, of_thread, call, mark, may_pause): what begin and end work on. `calls` is the
-// BackwardCalls, of_thread() returns two lists of this thread: its running calls, and its last marks. `call` and `mark`
-// are the classes of these, may_pause() is Python's answer.
+// observe_backward(calls, marker, call, mark, this_thread, may_pause, of_engines_thread): what begin and end work on.
+// `calls` is the BackwardCalls, `call` and `mark` are the classes of these, the others are Python's answers.
 PyObject* observe(PyObject* module, PyObject* parts);
 
 // backward_begin(call): number a call of the program. None for an internal one of torch.
@@ -18,5 +17,8 @@ PyObject* end(PyObject* module, PyObject* arguments);
 PyObject* hook_known(PyObject* module, PyObject* known);
 // hook_registered(...): one is registered now.
 PyObject* hook_registered(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
+
+// Whether this is a thread of the engine's own, which runs a node for another one; takes the interpreter's lock.
+bool works_for_another_thread();
 
 }  // namespace unclobber::backward

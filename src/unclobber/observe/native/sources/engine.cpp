@@ -14,8 +14,8 @@
 #include <typeinfo>
 #include <vector>
 
+#include "backward.h"
 #include "forwarding.h"
-#include "frames.h"
 #include "queue.h"
 #include "saves.h"
 #include "views.h"
@@ -53,14 +53,6 @@ std::atomic<size_t> sessions{0};
 
 // For one of the engine's own threads, which works for another thread's backward: one that is nested too deep, or a
 // device's. If there is just one session, the save belongs to it.
-bool is_engines() {
-  if (torch::autograd::get_current_node() == nullptr) return false;
-  unclobber_frame frame;
-  int more = 0;
-  PyThreadState* thread = PyGILState_GetThisThreadState();
-  return thread == nullptr || unclobber_walk(thread, &frame, 1, &more) == 0;
-}
-
 std::unique_ptr<torch::autograd::SavedVariableHooks> of_the_only_session() {
   std::shared_ptr<saves::Queue> queue;
   bool sees = false;
@@ -80,9 +72,10 @@ class Hooking final : public Forwarding {
   UNCLOBBER_HOT std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     const std::vector<Entered>* mine = entered_or_null;
     if (mine == nullptr || mine->empty()) {
-      if (sessions.load(std::memory_order_relaxed) == 1 && is_engines()) {
+      if (sessions.load(std::memory_order_relaxed) == 1) {
         const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
-        if (state.stack.empty() && !state.is_tracing && !state.disabled_error_message) {
+        const bool usual = state.stack.empty() && !state.is_tracing && !state.disabled_error_message;
+        if (usual && backward::works_for_another_thread()) {
           if (auto hooks = of_the_only_session()) return hooks;
         }
       }

@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <structmember.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
@@ -35,6 +36,8 @@ enum Part {
   kIgnored,       // names of attributes of a ctx
   kAtoms,         // types in which no tensor can lie
   kFollowed,      // the list of logs
+  kReceiver,      // receiver(): the conflicts of the innermost session of this thread, or of the one for which it works
+  kThisThread,    // this_thread(): Python's state of it
   kCurrent,       // current(): the backward that this thread works for, if it runs none itself, or None
   kStashes,       // the dict of what `forward` left on a ctx, by a weak reference to that
   kForget,        // its `pop`
@@ -46,7 +49,7 @@ enum Part {
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
-    "no_setup", "ignored",  "atoms",  "followed",      "current",  "stashes", "forget",
+    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "this_thread", "current",  "stashes", "forget",
     "stashed", "module_hook", "stand_in",
     "hide_frames"};
 PyObject* parts[kParts] = {};
@@ -54,10 +57,10 @@ long alone = -1;       // owners of a gradient without another consumer; -1: not
 long base_alone = -1;  // the same of the base of a view
 constexpr Py_ssize_t kMostNested = 1000;  // as `_nested.MOST`
 bool runs = false;  // under the interpreter's lock
-thread_local PyObject* receiver = nullptr;  // the conflicts of this thread's innermost session, owned
+thread_local PyObject* hooks = nullptr;  // the list of those of this thread's sessions, owned
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
-    *name_dirty, *name_module, *name_paused, *name_run, *name_binds, *name_ledger, *name_pending, *name_engine, *name_gradients;
+    *name_dirty, *name_module, *name_paused, *name_run, *name_binds, *name_ledger, *name_pending, *name_engine, *name_gradients, *name_hooks, *name_conflicts;
 
 Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
 
@@ -324,7 +327,12 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t flags, PyObject* na
 PyObject* begin(PyObject* ctx, PyObject*) {
   if (!runs) return must(PyObject_CallOneArg(parts[kBegin], ctx)).release();
   must(PyObject_CallOneArg(parts[kInherited], ctx));
-  if (receiver == nullptr) return Py_NewRef(Py_None);
+  if (hooks == nullptr) hooks = attribute(must(PyObject_CallNoArgs(parts[kThisThread])).get(), name_hooks).release();
+  const Py_ssize_t entered = PyList_GET_SIZE(hooks);
+  if (entered == 0 && torch::autograd::get_current_node() == nullptr) return Py_NewRef(Py_None);
+  Owned conflicts = entered == 0 ? must(PyObject_CallNoArgs(parts[kReceiver]))
+                                 : attribute(PyList_GET_ITEM(hooks, entered - 1), name_conflicts);
+  if (conflicts.get() == Py_None) return Py_NewRef(Py_None);
   Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(ctx)), name_class);
   if (!PyType_Check(function.get()) || function.get() == parts[kModuleHook]) return Py_NewRef(Py_None);
   PyObject* own = reinterpret_cast<PyTypeObject*>(function.get())->tp_dict;
@@ -338,7 +346,7 @@ PyObject* begin(PyObject* ctx, PyObject*) {
   Owned made = must(type->tp_alloc(type, 0));
   Forward* forward = of(made.get());
   forward->call = call;
-  forward->conflicts = Py_NewRef(receiver);
+  forward->conflicts = conflicts.release();
   forward->function = function.release();
   forward->dirty = PyTuple_New(0);
   forward->ctx = ctx;
@@ -662,7 +670,8 @@ void add_to(PyObject* module) {
                {&name_own, "own"}, {&name_bind, "_bind"},
                {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
                {&name_paused, "paused"}, {&name_run, "_run"}, {&name_binds, "_binds"}, {&name_ledger, "ledger"}, {&name_pending, "pending"},
-               {&name_engine, "of_engine"}, {&name_gradients, "gradients"}};
+               {&name_engine, "of_engine"}, {&name_gradients, "gradients"},
+               {&name_hooks, "hooks"}, {&name_conflicts, "conflicts"}};
   for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
   type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());
   must(PyModule_AddObjectRef(module, "Backward", must(PyType_FromSpec(&spec_of_backward)).get()));
@@ -691,11 +700,6 @@ PyObject* observe(PyObject*, PyObject* given) {
 PyObject* run(PyObject*, PyObject* on) {
   runs = on == Py_True;
   return Py_NewRef(reinterpret_cast<PyObject*>(&PyBool_Type));  // called at the end, and does nothing
-}
-
-PyObject* receives(PyObject*, PyObject* conflicts) {
-  Owned old(std::exchange(receiver, conflicts == Py_None ? nullptr : Py_NewRef(conflicts)));
-  return Py_NewRef(Py_None);
 }
 
 PyObject* learn(PyObject*, PyObject* arguments) {

@@ -19,8 +19,6 @@ PyObject* observe(PyObject* module, PyObject* parts);
 // the end.
 PyObject* run(PyObject* module, PyObject* on);
 
-// receives(conflicts): what this thread's innermost session is told of conflicts by; None if it has none.
-PyObject* receives(PyObject* module, PyObject* conflicts);
 
 // learn(alone, base_alone): owners of a gradient that no other consumer waits for, and of the base of one; None if unknown.
 PyObject* learn(PyObject* module, PyObject* arguments);

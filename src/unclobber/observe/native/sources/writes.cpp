@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 #include <structmember.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
@@ -163,8 +164,10 @@ bool note(const Listener& one, c10::StorageImpl* storage, const at::Tensor& targ
     if (is_step) return false;
     std::vector<saves::Fresh> fresh;
     stacks::Stack* stack = stacks::of_programs();
+    // for a thread of the engine's, below no Python, Python knows the call for which it works
+    const bool ours = stack->count != 0 || torch::autograd::get_current_node() == nullptr;
     bool noted = false;
-    {
+    if (ours) {
       Locked locked;
       noted = one.queue->note_write(storage, target, packet, stack, actor, fresh);
     }

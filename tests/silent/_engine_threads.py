@@ -1,0 +1,105 @@
+"""Tests that start threads of torch's engine, after which no process that is forked may run a backward.
+
+torch gives a thread of its own to a backward that is made within 61 others, as it does to a device's.
+``test_threads_of_the_engine.py`` runs this file in a process of its own.
+"""
+
+import contextlib
+import functools
+import threading
+
+import pytest
+import torch
+from _programs import Program, corpus, watched
+from torch.autograd.graph import disable_saved_tensors_hooks
+
+import unclobber
+from unclobber.torch_internals import compat
+
+THEMES = [corpus("recomputation"), corpus("shared gradients")]
+WRONG = {name: body for wrong, _ in THEMES for name, body in wrong.items()}
+HARMLESS = {name: body for _, harmless in THEMES for name, body in harmless.items()}
+
+
+class Within(torch.autograd.Function):
+    """Runs a function in its backward, within so many others."""
+
+    @staticmethod
+    def forward(ctx, x, run, depth):
+        ctx.run = run if depth == 1 else functools.partial(within_others, run, depth - 1)
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            ctx.run()
+        return gradient, None, None
+
+
+def within_others(run, depth=61):
+    # Past what a session replaces, as if there were no backward but the last.
+    compat.entries.run_backward(Within.apply(torch.zeros(1, requires_grad=True), run, depth), torch.ones(1))
+
+
+class Inside:
+    """A program of which all is run within such backwards."""
+
+    def __init__(self, body):
+        self.program = Program.whole(body)
+
+    def run(self):
+        results = [None]
+        with contextlib.suppress(SystemError):  # torch loses what is raised there
+            within_others(lambda: results.append(self.program.run()))
+        return results[-1]
+
+
+@pytest.fixture
+def as_with_a_device(monkeypatch):
+    """Hooks lie on torch's stack, too."""
+    monkeypatch.setattr(compat.entries, "engine_may_need_threads", lambda: True)
+
+
+def thread_of(run):
+    """Whether a backward runs in the thread that calls it."""
+    seen = [threading.get_ident()]
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(lambda gradient: seen.append(threading.get_ident()))
+    run(lambda: (x * 1).backward())
+    return seen[0] == seen[1]
+
+
+def test_such_a_backward_has_another_thread():
+    assert not thread_of(within_others)
+    assert thread_of(lambda run: run())
+
+
+@pytest.mark.usefixtures("as_with_a_device")
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_found_and_guarded(body):
+    here, there = watched(Program.whole(body), policy="guard"), watched(Inside(body), policy="guard")
+    assert [finding.code for finding in there.findings] == [finding.code for finding in here.findings] != []
+    assert there.gradient is None if here.raised else torch.equal(there.gradient, here.gradient)
+
+
+@pytest.mark.parametrize("body", HARMLESS.values(), ids=HARMLESS)
+def test_what_is_harmless_is_not(body):
+    there = watched(Inside(body))
+    assert there.findings == ()
+    assert torch.equal(there.gradient, Program.whole(body).run())
+
+
+@pytest.mark.usefixtures("as_with_a_device")
+def test_hooks_may_be_disabled_there():
+    """torch.func does so, in a hook or a recomputation."""
+    done = []
+
+    def hook(gradient):
+        with disable_saved_tensors_hooks("not here"):
+            done.append(torch.func.grad(lambda y: y.exp().sum())(gradient))
+
+    with unclobber.watch():
+        x = torch.ones(1, requires_grad=True)
+        x.register_hook(hook)
+        within_others(lambda: (x * 1).backward())
+    assert torch.equal(done[0], torch.ones(1).exp())
