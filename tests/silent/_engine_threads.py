@@ -6,6 +6,7 @@ torch gives a thread of its own to a backward that is made within 61 others, as 
 
 import contextlib
 import functools
+import linecache
 import threading
 
 import pytest
@@ -103,3 +104,26 @@ def test_hooks_may_be_disabled_there():
         x.register_hook(hook)
         within_others(lambda: (x * 1).backward())
     assert torch.equal(done[0], torch.ones(1).exp())
+
+
+def line_of(site):
+    return linecache.getline(site.path, site.line).strip()
+
+
+@pytest.mark.usefixtures("as_with_a_device")
+def test_names_and_lines_are_those_of_the_caller():
+    """Its variables have the names, and its line makes what C++ writes there: a gradient is added up."""
+
+    def run():
+        w = torch.ones(2, requires_grad=True)
+        (w * w).sum().backward()
+        penalty = (w.grad * torch.ones(2, requires_grad=True)).sum()
+        (w * w).sum().backward()  # adds
+        penalty.backward()
+
+    with unclobber.guard() as guarded:
+        within_others(run)
+    (finding,) = guarded.findings
+    assert line_of(finding.writes[0].site) == "(w * w).sum().backward()  # adds"
+    assert finding.saved.expression == "w.grad"
+    assert any("every backward adds to it in place" in note for note in finding.notes)
