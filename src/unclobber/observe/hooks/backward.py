@@ -311,7 +311,8 @@ backward_calls = BackwardCalls()
 
 def _engine_is_called_at() -> Stack:
     call = backward_calls.of_engines_thread()
-    return () if call is None else (compat.entries.ENGINES_CODE, 0, *call.stack)
+    code = compat.entries.ENGINES_CODE
+    return () if call is None else (*(() if code is None else (code, 0)), *call.stack)
 
 
 frames.Elsewhere.engine_is_called_at = _engine_is_called_at

@@ -33,7 +33,7 @@ BACKWARD: tuple[tuple[Any, str], ...] = (
     (torch.autograd, "_engine_run_backward"),
     (torch.autograd.graph, "_engine_run_backward"),
 )
-ENGINES_CODE: CodeType = torch.autograd.graph._engine_run_backward.__code__  # innermost while a graph runs
+ENGINES_CODE = getattr(original_of(torch.autograd.graph._engine_run_backward), "__code__", None)
 BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
 # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
 # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.

@@ -323,11 +323,20 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t flags, PyObject* na
   return guarded([&] { return called(self, args, flags, names); }, static_cast<PyObject*>(nullptr));
 }
 
+UNCLOBBER_COLD void find_hooks() {
+  struct AtEnd {
+    ~AtEnd() { drop_later(std::exchange(hooks, nullptr)); }
+  };
+  static thread_local AtEnd at_end;
+  static_cast<void>(&at_end);
+  hooks = attribute(must(PyObject_CallNoArgs(parts[kThisThread])).get(), name_hooks).release();
+}
+
 // The ctx's `__init__`, which `apply` calls first: `forward` is next.
 PyObject* begin(PyObject* ctx, PyObject*) {
   if (!runs) return must(PyObject_CallOneArg(parts[kBegin], ctx)).release();
   must(PyObject_CallOneArg(parts[kInherited], ctx));
-  if (hooks == nullptr) hooks = attribute(must(PyObject_CallNoArgs(parts[kThisThread])).get(), name_hooks).release();
+  if (hooks == nullptr) find_hooks();
   const Py_ssize_t entered = PyList_GET_SIZE(hooks);
   if (entered == 0 && torch::autograd::get_current_node() == nullptr) return Py_NewRef(Py_None);
   Owned conflicts = entered == 0 ? must(PyObject_CallNoArgs(parts[kReceiver]))
