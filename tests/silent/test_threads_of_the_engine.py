@@ -13,4 +13,4 @@ def test_in_a_process_of_its_own():
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed in", done.stdout)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert int(passed[1]) > 45
+    assert int(passed[1]) > 20
