@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 
+import unclobber
 from silent._programs import Program, corpus, watched
 
 THEMES = [corpus("recomputation"), corpus("shared gradients"), corpus("kept on ctx")]
@@ -42,3 +43,18 @@ def test_as_on_the_cpu(body, policy):
     else:  # some draw random weights, which are others there
         with torch.device(DEVICE):
             assert torch.allclose(there.gradient, Program.whole(body).run(), atol=1e-5)
+
+
+def test_torchs_own_sentence():
+    """The first line is what torch says without us, with its name for the device."""
+
+    def step():
+        y = torch.ones(2, device=DEVICE, requires_grad=True).exp()
+        y.mul_(2)
+        y.sum().backward()
+
+    with pytest.raises(RuntimeError) as plain:
+        step()
+    with pytest.raises(unclobber.InplaceError) as ours, unclobber.watch():
+        step()
+    assert str(ours.value).splitlines()[0] == str(plain.value).partition(" Hint: ")[0]

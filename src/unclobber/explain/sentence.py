@@ -267,7 +267,8 @@ def _type_and_sizes(tensor: torch.Tensor) -> str:
         kind = _SCALARS.get(dtype) or dtype.capitalize()
         sizes = ", ".join(str(size) for size in tensor.shape)
         quantized = "Quantized" if tensor.is_quantized else ""
-    name = f"{quantized}{_LAYOUTS.get(layout, '')}{_DEVICES.get(device, device.upper())}{kind}Type"
+    said = device if device == compat.tensors.outside_device() else _DEVICES.get(device, device.upper())
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{said}{kind}Type"
     return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
 
 

@@ -47,6 +47,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 # torch/csrc/Module.cpp, for CUDA graph trees. 0.2 µs; no Python object of the storage is made, with which
 # torch would no more add up a gradient in place (test_gradients_are_added_up_in_place).
 _storage_address = torch._C._storage_address  # type: ignore[attr-defined]
+outside_device = torch._C._get_privateuse1_backend_name  # a backend outside of torch, such as `npu`
 
 
 def storage_key_or_none(tensor: torch.Tensor) -> int | None:
