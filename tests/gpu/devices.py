@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import torch
+
+DEVICE = os.environ.get("UNCLOBBER_TEST_DEVICE", "cuda")
+"""``tests/sweeps/test_pretended_device.py`` gives another one."""
 
 
 def backend(device):

@@ -1,19 +1,14 @@
 """Hooks, recomputations and custom Functions of the program run in backward on the device's own thread."""
 
-import os
-
 import pytest
 import torch
+from devices import DEVICE
 
-import unclobber
 from silent._programs import Program, corpus, watched
 
 THEMES = [corpus("recomputation"), corpus("shared gradients"), corpus("kept on ctx")]
 WRONG = {name: body for wrong, _ in THEMES for name, body in wrong.items()}
 HARMLESS = {name: body for _, harmless in THEMES for name, body in harmless.items()}
-
-DEVICE = os.environ.get("UNCLOBBER_TEST_DEVICE", "cuda")
-"""``tests/sweeps/test_pretended_device.py`` gives another one."""
 
 pytestmark = [pytest.mark.gpu] if DEVICE == "cuda" else []
 
@@ -43,18 +38,3 @@ def test_as_on_the_cpu(body, policy):
     else:  # some draw random weights, which are others there
         with torch.device(DEVICE):
             assert torch.allclose(there.gradient, Program.whole(body).run(), atol=1e-5)
-
-
-def test_torchs_own_sentence():
-    """The first line is what torch says without us, with its name for the device."""
-
-    def step():
-        y = torch.ones(2, device=DEVICE, requires_grad=True).exp()
-        y.mul_(2)
-        y.sum().backward()
-
-    with pytest.raises(RuntimeError) as plain:
-        step()
-    with pytest.raises(unclobber.InplaceError) as ours, unclobber.watch():
-        step()
-    assert str(ours.value).splitlines()[0] == str(plain.value).partition(" Hint: ")[0]

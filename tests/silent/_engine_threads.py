@@ -67,8 +67,8 @@ def as_with_a_device(monkeypatch):
     monkeypatch.setattr(compat.entries, "engine_may_need_threads", lambda: True)
 
 
-def thread_of(run):
-    """Whether a backward runs in the thread that calls it."""
+def runs_in_its_caller(run):
+    """Whether a backward's nodes run in the thread that calls it."""
     seen = [threading.get_ident()]
     x = torch.ones(1, requires_grad=True)
     x.register_hook(lambda gradient: seen.append(threading.get_ident()))
@@ -77,8 +77,8 @@ def thread_of(run):
 
 
 def test_such_a_backward_has_another_thread():
-    assert not thread_of(within_others)
-    assert thread_of(lambda run: run())
+    assert not runs_in_its_caller(within_others)
+    assert runs_in_its_caller(lambda run: run())
 
 
 @pytest.mark.usefixtures("as_with_a_device")

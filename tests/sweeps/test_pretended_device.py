@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-WANTED = HERE.parent / "gpu" / "test_in_backward_device.py"
+TESTS = ("test_in_backward_device.py", "test_watch_device.py::test_torchs_own_sentence")
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -19,7 +19,11 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     given = {"UNCLOBBER_TEST_DEVICE": "pretended", "PYTHONPATH": str(HERE / "pretended")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "pretended_device", "-p", "no:cacheprovider"]
     return subprocess.run(
-        [*command, *options, str(WANTED)], capture_output=True, text=True, env={**os.environ, **given}
+        [*command, *options, *TESTS],
+        cwd=HERE.parent / "gpu",
+        capture_output=True,
+        text=True,
+        env={**os.environ, **given},
     )
 
 

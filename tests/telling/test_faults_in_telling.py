@@ -34,7 +34,6 @@ OF_THE_SENTENCE = (
     "unclobber.explain.sentence", "unclobber.explain.reads", "unclobber.torch_internals.compat",
     "unclobber.session.session:Session._need", "unclobber.torch_internals.engine:Engine.ran_below",
     "unclobber.observe.record.ledger:SaveState",
-    "unclobber.observe.hooks.backward:BackwardCalls.of_engines_thread",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 

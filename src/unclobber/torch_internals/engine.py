@@ -66,8 +66,10 @@ class EngineCall:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
-        self.args = (*self.args[:1], True, *self.args[2:]) if len(self.args) > 1 else self.args
-        self.kwargs = self.kwargs if len(self.args) > 1 else {**self.kwargs, "keep_graph": True}
+        if len(self.args) > 1:
+            self.args = (self.args[0], True, *self.args[2:])
+        else:
+            self.kwargs = {**self.kwargs, "keep_graph": True}
 
 
 class Subscriber(Protocol):

@@ -310,7 +310,8 @@ backward_calls = BackwardCalls()
 
 
 def _engine_is_called_at() -> Stack:
-    call = backward_calls.of_engines_thread()
+    # of a thread of the program's there is nothing to look up, which most are
+    call = None if local.thread.of_program else backward_calls.of_engines_thread()
     code = compat.entries.ENGINES_CODE
     return () if call is None else (*(() if code is None else (code, 0)), *call.stack)
 

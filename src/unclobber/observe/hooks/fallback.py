@@ -46,8 +46,9 @@ def enter() -> None:
         return
     thread = local.thread
     if thread.mode is None:
-        thread.mode = WriteMode()
-        thread.mode.__enter__()
+        mode: Any = WriteMode()
+        mode.__enter__()
+        thread.mode = mode
     thread.mode.entered += 1
 
 
@@ -77,7 +78,7 @@ class WriteMode(compat.dispatcher.OwnMode):
         kwargs = kwargs or {}
         if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
-        call = None if not self.entered else _made(func)
+        call = _made(func) if self.entered else None
         return func(*args, **kwargs) if call is None else call(None, *args, **kwargs)
 
 

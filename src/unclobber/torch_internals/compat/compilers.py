@@ -88,10 +88,8 @@ def operator_of(function: Any) -> str | None:
     """
     if function.__module__ != "torch._library.autograd":
         return None
-    made = function.__name__
-    return next(
-        (op for op in OPDEFS if made == f"GeneratedBackwardFor_{op.replace('::', '_')}_default"), None
-    )
+    made_for = "GeneratedBackwardFor_{}_default".format
+    return next((op for op in OPDEFS if made_for(op.replace("::", "_")) == function.__name__), None)
 
 
 def outside_transforms() -> Any:

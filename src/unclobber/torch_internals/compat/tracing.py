@@ -91,8 +91,8 @@ def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
 
 def made_codes() -> Any:
     """Return the code objects that Dynamo has made, each with the one of which it made it, by identity."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return getattr(utils, "orig_code_map", {})  # another thread may be importing it right now
+    # another thread may be importing it right now
+    return getattr(sys.modules.get("torch._dynamo.utils"), "orig_code_map", {})
 
 
 def at_break(code: CodeType, called: CodeType | None, lasti: int) -> tuple[CodeType, int] | None:
