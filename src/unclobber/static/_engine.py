@@ -66,6 +66,7 @@ class FileRun:
         self.item: tuple[str, Value] | None = None  # the item that a statement changes, and its text
         self.elsewhere: SourceSpan | None = None
         """The call in this file from which a function of another file is followed."""
+        self.again = False  # whether a loop's second round is followed
         self.at_top = False  # whether the file's own statements are followed, or a function by itself
 
     # --- syntax --------------------------------------------------------------------------------------

@@ -26,8 +26,7 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
     Raises:
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     """
-    run = followed(text, path)
-    return tuple(sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name)))
+    return tuple(sorted(followed(text, path).suspicions.values(), key=lambda s: (s.span, s.rule.name)))
 
 
 def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
