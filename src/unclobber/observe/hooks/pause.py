@@ -49,8 +49,7 @@ class PauseInBackward:
 
     def _can_pause(self) -> bool | str:
         """Return the answer for all saves, of which the queue knows most."""
-        answer = self._clients.can_pause_observation()
-        if answer is not None:
+        if (answer := self._clients.can_pause_observation()) is not None:
             others = self._clients.saves(queued=False)
             if answer == "hook" or not others:
                 return answer
@@ -104,8 +103,7 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
 
 
 def resume_in_backward() -> None:  # Python begins to run inside of backward, to the end of the running node
-    call = backward_calls.current()
-    if call is not None and call.paused:
+    if (call := backward_calls.current()) is not None and call.paused:
         compat.dispatcher.see_writes()
 
 
@@ -159,15 +157,17 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
         # With a closure the step runs forward and backward itself (`has_closure` in steps.cpp).
         closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
-        usual = not closure and not autocast.copies.pending and compat.dispatcher.sees_writes()
-        paused.now = usual and not clients.anything_alive()
-        if paused.now:
+        if not compat.dispatcher.sees_writes():
+            return  # it is part of the running step (`Running` in steps.cpp)
+        paused.by = None
+        if not closure and not autocast.copies.pending and not clients.anything_alive():
             with compat.unseen.unseen_by_functions():
-                paused.stack, paused.before = of_program(), _counters(optimizer)
+                paused.stack, paused.before, paused.by = of_program(), _counters(optimizer), id(optimizer)
             compat.dispatcher.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if getattr(paused, "now", False):
+        if getattr(paused, "by", None) == id(optimizer):
+            paused.by = None
             compat.dispatcher.see_writes()
             with compat.unseen.unseen_by_functions():
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))

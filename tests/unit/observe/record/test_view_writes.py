@@ -93,6 +93,35 @@ def test_a_step_that_nobody_looked_at(chunks, options):
     assert _words(a) == ("SGD.step", "opt.step()")
 
 
+class _Around(torch.optim.Optimizer):
+    """Has another optimizer make the step, as SAM and Lookahead do."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure=None):
+        if closure is not None:
+            closure()
+        self.inner.step()
+
+
+@pytest.mark.parametrize(
+    ("closure", "said"),
+    [(None, ("_Around.step", "opt.step(closure)")), (lambda: None, ("SGD.step", "self.inner.step()"))],
+)
+def test_a_step_within_a_step(chunks, closure, said):
+    """The outer one's pause lasts to its end, and an inner one's does: what comes after is seen again."""
+    w, a, _ = chunks
+    opt = _Around(torch.optim.SGD([w], lr=0.1))
+    for _ in range(2):
+        opt.step(closure)
+        assert _words(a) == said
+        with torch.no_grad():
+            w.mul_(2)
+        assert _words(a) == ("mul_", "w.mul_(2)")
+
+
 def test_a_step_while_something_is_saved(chunks):
     w, a, _ = chunks
     opt = torch.optim.SGD([w], lr=0.1)

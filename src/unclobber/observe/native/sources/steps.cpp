@@ -28,9 +28,9 @@ std::vector<Step>& steps() {
   return *all;
 }
 
-// This thread's running step.
+// This thread's running step. One that another calls is part of it, as SGD's in SAM's without a closure.
 struct Running {
-  bool paused = false;
+  const PyObject* optimizer = nullptr;  // not owned: the one that has paused
   stacks::Stack* stack = nullptr;
   Counters before;
 
@@ -84,22 +84,24 @@ PyObject* before(PyObject* parts, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &args, &PyDict_Type, &kwargs)) {
     throw python_error();
   }
-  running.paused = false;
-  if (!has_closure(args, kwargs) && PyList_GET_SIZE(PyTuple_GET_ITEM(parts, 0)) == 0 && writes::are_seen() &&
+  if (!writes::are_seen()) return Py_NewRef(Py_None);
+  running.optimizer = nullptr;
+  if (!has_closure(args, kwargs) && PyList_GET_SIZE(PyTuple_GET_ITEM(parts, 0)) == 0 &&
       !(writes::may_matter() && is_true(PyTuple_GET_ITEM(parts, 1)))) {
     running.put(stacks::of_programs());
     count(optimizer, running.before);
-    running.paused = true;
+    running.optimizer = optimizer;
     writes::see(false);
   }
   return Py_NewRef(Py_None);
 }
 
 PyObject* after(PyObject*, PyObject* arguments) {
-  if (!running.paused) return Py_NewRef(Py_None);
-  writes::see(true);
   PyObject* optimizer = PyTuple_GetItem(arguments, 0);
   if (optimizer == nullptr) throw python_error();
+  if (optimizer != running.optimizer) return Py_NewRef(Py_None);
+  running.optimizer = nullptr;
+  writes::see(true);
   Counters counters;
   count(optimizer, counters);
   Owned reference = must(PyWeakref_NewRef(optimizer, nullptr));  // the same one each time
