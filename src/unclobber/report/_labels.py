@@ -35,7 +35,8 @@ def _of_save(finding: Finding, save: Save) -> str:
     if finding.entry.stage == "write":
         made = finding.entry.label
         return f"{words.tick(named) if named else 'the tensor'} was made here" + (f": {made}" if made else "")
-    what = words.solid(f"({words.tensor(save.shape, save.dtype)})")
+    turned = ", transposed" if _is_transposed(save) else ""
+    what = words.solid(f"({words.tensor(save.shape, save.dtype)}{turned})")
     # The whole underlined expression is no name: the label would repeat the line above it.
     whole = not save.name and save.site is not None and save.expression == save.site.source
     name = words.tick(named) if named and not whole else None
@@ -48,6 +49,18 @@ def _of_save(finding: Finding, save: Save) -> str:
         text += ", " + words.solid(f"the {words.ordinal(save.nth)} save by this line")
     why = save.why_words or save.why
     return f"{text}: {words.solid(why)}" if why else text
+
+
+def _is_transposed(save: Save) -> bool:
+    """Return whether a save is the transpose of what names it: ``linear`` keeps its weight's, and torch's
+    sentence has that shape."""
+    if save.called != "linear" or save.role != "mat2":
+        return False
+    if save.expression is None:
+        below = () if save.site is None else save.site.below
+        return bool(below) and below[-1].function == "Linear.forward"
+    # `net.w` of `linear(x, self.w.t())` has that shape itself.
+    return save.name is None or save.name.rpartition(".")[2] == save.expression.rpartition(".")[2]
 
 
 _UNNEEDED = {

@@ -100,6 +100,29 @@ def test_labels_of_the_finding_replace_ours():
     assert " my freed\n" in to_text(freed)
 
 
+@pytest.mark.parametrize(
+    ("name", "expression", "inner", "turned"),
+    [
+        ("net.weight", None, "Linear.forward", True),
+        ("net.weight", None, "forward", False),  # of another library, which may hand on a transpose
+        ("net.out.weight", "self.out.weight", "linear", True),
+        ("net.w", "self.w.t()", "linear", False),
+        (None, "w.t()", "linear", True),
+    ],
+)
+def test_linear_keeps_the_transpose_of_its_weight(name, expression, inner, turned):
+    """The shape that torch's sentence has is the weight's own, unless the program transposed it before."""
+    finding = EXAMPLES["optimizer"]
+    site = finding.saved.site
+    below = (dataclasses.replace(site.below[-1], function=inner),)
+    site = dataclasses.replace(site, source="F.linear(x, w)", below=below)
+    saved = dataclasses.replace(finding.saved, name=name, expression=expression, site=site)
+    text = to_text(dataclasses.replace(finding, saved=saved))
+    assert "linear saved" in text
+    assert ("(16x1 float32, transposed)" in text) is turned
+    assert ("(16x1 float32)" in text) is not turned
+
+
 def test_many_writes_are_counted():
     """A story shows at most three writes and says which lines it leaves out."""
     one = EXAMPLES["plain"].writes[0]
