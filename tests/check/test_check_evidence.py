@@ -528,6 +528,28 @@ def test_a_loop_of_one_turn():
     assert [code for code, *_ in found_in(body.format(turns=2))] == ["UC301"]
 
 
+def test_a_class_that_is_first_met_in_a_second_turn():
+    """Its ``__init__`` has loops of two turns all the same, because it is followed once for all who ask."""
+    body = """
+    def train(data):
+        seen = None
+        for x in data:
+            if seen is not None:
+                Net(3).net(x).sum().backward()
+            seen = x
+    class Net(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            layers = []
+            for _ in range(n):
+                layers.append(nn.ReLU(inplace=True))
+                layers.append(nn.Sigmoid())
+            self.net = nn.Sequential(*layers)
+    """
+    blamed = [text for _, _, text in found_in(body)]
+    assert blamed == ["layers.append(nn.ReLU(inplace=True))"]
+
+
 @pytest.mark.parametrize(("body", "right", "wrong"), [
     pytest.param("""
         def train(net, kind, loader):

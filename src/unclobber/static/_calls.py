@@ -129,7 +129,7 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     run.constructed[made.made] = constants = {}
     # A trial: `class_attributes` interprets this `__init__` for any arguments, and keeps its suspicions.
     trial = FlowState()
-    with run.within(suspicions={}, evaluated=run.evaluated):
+    with run.within(suspicions={}, evaluated=run.evaluated, again=False):
         inline(run, init, trial, call.values, call.keywords, made)
     text = unparsed(init)
     for key, value in trial.attributes.items():
