@@ -111,7 +111,7 @@ def test_labels_of_the_finding_replace_ours():
     ],
 )
 def test_linear_keeps_the_transpose_of_its_weight(name, expression, inner, turned):
-    """The shape that torch's sentence has is the weight's own, unless the program transposed it before."""
+    """The shape is the transpose's, as in torch's sentence, and the label says so."""
     finding = EXAMPLES["optimizer"]
     site = finding.saved.site
     below = (dataclasses.replace(site.below[-1], function=inner),)

@@ -155,11 +155,11 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
-        # With a closure the step runs forward and backward itself (`has_closure` in steps.cpp).
-        closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
         if not compat.dispatcher.sees_writes():
             return  # it is part of the running step (`Running` in steps.cpp)
         paused.by = None
+        # With a closure the step runs forward and backward itself (`has_closure` in steps.cpp).
+        closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
         if not closure and not autocast.copies.pending and not clients.anything_alive():
             with compat.unseen.unseen_by_functions():
                 paused.stack, paused.before, paused.by = of_program(), _counters(optimizer), id(optimizer)
