@@ -510,10 +510,11 @@ WRITES = [
 ]
 
 
-def random_writes(seed, of_graph):
+def random_writes(seed, of_graph, exchanges=0.0):
     """Save and write random parts of one memory, and let some of the graphs die.
 
-    If ``of_graph``, the memory is an operation's result, perhaps one that the operation saved.
+    If ``of_graph``, the memory is an operation's result, perhaps one that the operation saved. ``exchanges``:
+    how often a part gets other memory, and leaves its counter to both.
     """
     chance = random.Random(seed)
     w, kept = torch.ones((), requires_grad=True), []
@@ -526,6 +527,9 @@ def random_writes(seed, of_graph):
         kind = chance.random()
         if kind < 0.4:
             kept.append(w * chance.choice(parts))
+        elif kind < exchanges + 0.4:
+            part = chance.choice(parts)
+            part.data = part.detach().clone()
         elif kind < 0.9:
             chance.choice(WRITES)(chance.choice(parts), chance.randint(2, 9))
         elif kept:
@@ -533,22 +537,39 @@ def random_writes(seed, of_graph):
     return kept
 
 
-@pytest.mark.parametrize("of_graph", [False, True])
+@pytest.mark.parametrize(("of_graph", "exchanges"), [(False, 0.0), (True, 0.0), (True, 0.08)])
 @pytest.mark.parametrize("policy", ["watch", "guard"])
-def test_both_cores_know_the_same_of_writes(monkeypatch, native, policy, of_graph):
+def test_both_cores_know_the_same_of_writes(monkeypatch, native, policy, of_graph, exchanges):
     """What is noted without Python is filed as Python files it at once."""
     noted, found = 0, []
     for module in (native, None):  # one after the other: a change of the core installs all kernels anew
         monkeypatch.setattr(core, "loaded", lambda module=module: core.Loaded(module, ""))
         for seed in range(60):
             with Session(policy) as session:
-                kept = random_writes(seed, of_graph)
+                kept = random_writes(seed, of_graph, exchanges)
                 noted += session.ledger.pending.written
                 found.append(known_of(session.ledger))
                 del kept
     for seed, (by_core, by_python) in enumerate(zip(found[:60], found[60:], strict=True)):
         assert by_core == by_python, seed
     assert noted > 40
+
+
+def test_writes_beside_an_exchange_of_memory_are_noted(native):
+    """``.data =`` leaves one counter to two memories; only writes that move it need Python from then on."""
+    memory, other, w = torch.arange(4.0), torch.arange(4.0), torch.ones((), requires_grad=True)
+    with Session("watch") as session:
+        view = memory.view(2, 2)
+        view.data = torch.ones(2, 2)
+        graphs = [w * memory, w * other]
+        other.mul_(2)
+        assert session.ledger.pending.written == 1
+        view.mul_(3)
+        memory.mul_(4)
+        assert session.ledger.pending.written == 1
+        elsewhere = map(session.ledger.shared_counters.writes_elsewhere, session.ledger.saves())
+        assert sorted(len(events) for events in elsewhere) == [0, 1]
+        del graphs
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

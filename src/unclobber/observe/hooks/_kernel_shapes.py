@@ -156,9 +156,7 @@ def kernel_for(
         return _private_kernel(op, listeners)
     written = written_by(op.schema, namespace, op_name)
     if not written.positions and not written.names:
-        if is_torchs(name):
-            return None
-        return unverified_kernel(name, listeners, _below_write_key(op))
+        return None if is_torchs(name) else unverified_kernel(name, listeners, _below_write_key(op))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps the counter before it writes, so a kernel
         # below it comes too late (test_custom_operation_that_declares_its_write).

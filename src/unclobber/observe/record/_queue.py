@@ -81,6 +81,10 @@ class SaveQueue(Protocol):
         """
         return
 
+    def report_counter(self, tensor: torch.Tensor) -> None:
+        """Report every write that moves the version counter of ``tensor`` from now on, as above."""
+        return
+
     def can_pause_observation(self) -> bool | str | None:
         """Return whether backward may run unobserved (``hooks.pause``), or ``"hook"`` if a leaf has a hook.
 

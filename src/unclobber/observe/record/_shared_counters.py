@@ -83,16 +83,17 @@ class SharedCounters:
         self._by_storage[old] = self._by_storage[new] = shared
 
     def written(
-        self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent], bumps: bool
+        self, tensor: torch.Tensor, event: Callable[[], WriteEvent], bumps: bool
     ) -> _UncertainCount | None:
-        """Note that ``tensor``, of storage ``key``, is about to be written.
+        """Note that ``tensor`` is about to be written.
 
         Returns:
             A stand-in for the storage's log that is settled afterwards, if it isn't known beforehand whether
             the write moves the counter. None if it is known, or the counter is not shared.
         """
-        shared = self._by_storage.get(key)
-        if shared is None or tensor.is_inference():
+        key = compat.tensors.storage_key_or_none(tensor)
+        shared = None if key is None else self._by_storage.get(key)
+        if key is None or shared is None or tensor.is_inference():
             return None  # an inference tensor at a reused storage address has no counter
         if shared.counter._version != tensor._version:
             return None

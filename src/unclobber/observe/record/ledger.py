@@ -185,9 +185,8 @@ class Ledger:
         try:
             log = self._log_of(key, tensor)
             by_views = concerns(tensor)
-            elsewhere = None
-            if borrowed or self.saves_by_address is not None:
-                elsewhere = self._elsewhere(tensor, key)
+            borrowed = borrowed or self.saves_by_address is not None
+            elsewhere = self._elsewhere(tensor, key) if borrowed else None
             if log is None and not by_views and not elsewhere:
                 return None
             stack = of_program()
@@ -563,18 +562,16 @@ class Ledger:
 
                 uncertain = None
                 try:
-                    key = compat.tensors.storage_key_or_none(tensor)
-                    if key is not None:
-                        uncertain = counters.written(tensor, key, event, bumps)
+                    uncertain = counters.written(tensor, event, bumps)
                 except Exception as error:
                     self._not_recorded(tensor, error)
                 log = before_write(tensor, operation, bumps, *arguments)
                 return log if uncertain is None else uncertain.over(log)
 
-            self.pending.report_all_writes()
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
         self.shared_counters.exchanged(tensor, old, new)
+        self.pending.report_counter(tensor)
 
     def after_detach(self, tensor: torch.Tensor) -> None:
         """Note that ``tensor.detach_()`` has dropped the node that had made it: torch reads the history of

@@ -27,9 +27,7 @@ class Selection:
         self.nbytes = sum(part.nbytes for part in index if isinstance(part, torch.Tensor))
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self.dim is None:
-            return tensor[self.index]
-        return tensor.gather(self.dim, self.index[0])
+        return tensor[self.index] if self.dim is None else tensor.gather(self.dim, self.index[0])
 
     def put(self, view: torch.Tensor, data: torch.Tensor) -> None:
         # An element that is selected twice gets the same value twice.

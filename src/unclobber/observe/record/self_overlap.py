@@ -68,9 +68,8 @@ def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
         return False
     if max(read.hi, written.hi) - min(read.lo, written.lo) > LARGEST_COPY:
         return False
-    if read == written:  # element by element, as in `x += x`: no element is read after it was written
-        return False
-    return read.overlaps(written)
+    # If equal, element by element, as in `x += x`: no element is read after it was written.
+    return read != written and read.overlaps(written)
 
 
 def _copies(tensors: list[torch.Tensor]) -> dict[int, torch.Tensor]:

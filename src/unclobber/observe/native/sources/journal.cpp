@@ -28,15 +28,6 @@ bool has_extent(const at::Tensor& tensor) {
          !impl->key_set().has_any(c10::functorch_transforms_ks | c10::python_ks);
 }
 
-// A tensor's version counter, by which it is told from others: two that count as far need not be one.
-const void* counter_of(const at::Tensor& tensor) {
-  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
-  static_assert(sizeof(version) == sizeof(void*), "a counter is one pointer");
-  const void* counter = nullptr;
-  std::memcpy(&counter, &version, sizeof(counter));
-  return counter;
-}
-
 // Whether writes to it, and to what shares its memory, can be noted here.
 bool is_noted(const at::Tensor& tensor) {
   return has_extent(tensor) && tensor.device().is_cpu() && !tensor.is_conj() && !tensor.is_neg() &&

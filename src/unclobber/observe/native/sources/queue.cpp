@@ -253,6 +253,14 @@ PyObject* report_all_writes(PyObject* self, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* report_counter(PyObject* self, PyObject* tensor) {
+  if (is_tensor(tensor)) {
+    Locked locked;
+    queue_of(self).report_counter(THPVariable_Unpack(tensor));
+  }
+  return Py_NewRef(Py_None);
+}
+
 PyObject* can_pause_observation(PyObject* self, PyObject*) { return pause::can_pause_observation(queue_of(self)); }
 
 PyObject* iterate(PyObject* self) {
@@ -336,6 +344,8 @@ PyMethodDef methods[] = {
     {"remove", entry<remove>, METH_O, "remove(nbytes): so many are no more"},
     {"report_all_writes", entry<report_all_writes>, METH_NOARGS,
      "report_all_writes(): every write concerns the ledger from now on"},
+    {"report_counter", entry<report_counter>, METH_O,
+     "report_counter(tensor): every write that moves its version counter concerns the ledger from now on"},
     {"can_pause_observation", entry<can_pause_observation>, METH_NOARGS,
      "can_pause_observation(): whether backward may run unobserved"},
     {nullptr, nullptr, 0, nullptr},

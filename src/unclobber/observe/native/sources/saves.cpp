@@ -348,6 +348,23 @@ Save* Queue::take_one(bool newest) {
   return taken.front();
 }
 
+bool Queue::reports(const at::Tensor& target) const {
+  if (!any_counters_.load(std::memory_order_relaxed)) return false;
+  Locked locked;
+  return counters_.count(counter_of(target)) != 0;
+}
+
+void Queue::report_counter(const at::Tensor& tensor) {
+  const void* counter = counter_of(tensor);
+  if (counter == nullptr) return;
+  if (counters_.size() >= counters_limit_) {
+    for (auto at = counters_.begin(); at != counters_.end();) at = at->second.unique() ? counters_.erase(at) : ++at;
+    counters_limit_ = 2 * counters_.size() + 64;
+  }
+  counters_.emplace(counter, tensor.unsafeGetTensorImpl()->version_counter());
+  any_counters_.store(true, std::memory_order_relaxed);
+}
+
 PyObject* record_of(Save* save) {
   bool noted = false;
   {

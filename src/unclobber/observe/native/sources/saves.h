@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -180,6 +181,10 @@ class Queue {
   Link& unsorted() { return queue_; }
   bool reports_all_writes() const { return reports_all_writes_.load(std::memory_order_relaxed); }
   void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
+  // Whether a write to `target` moves a counter that `report_counter` was given.
+  bool reports(const at::Tensor& target) const;
+  // Report each write that moves the version counter of this tensor from now on.
+  void report_counter(const at::Tensor& tensor);
   void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
   // The one that was appended last is no operation's.
   void uncount() { died_.store(died() - 1, std::memory_order_relaxed); }
@@ -206,7 +211,20 @@ class Queue {
   std::atomic<size_t> noted_{0};    // journals
   std::atomic<size_t> written_{0};  // writes that were ever noted
   std::atomic<bool> reports_all_writes_{false};
+  std::unordered_map<const void*, c10::VariableVersion> counters_;  // held, so that no other gets their address
+  size_t counters_limit_ = 64;
+  std::atomic<bool> any_counters_{false};
 };
+
+// A tensor's version counter, by which it is told from others: two that count as far need not be one. NULL for an
+// inference tensor.
+inline const void* counter_of(const at::Tensor& tensor) {
+  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+  static_assert(sizeof(version) == sizeof(void*), "a counter is one pointer");
+  const void* counter = nullptr;
+  std::memcpy(&counter, &version, sizeof(counter));
+  return counter;
+}
 
 // The tensor has memory.
 inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {

@@ -190,7 +190,7 @@ bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, b
   if (one.follows_values && PyList_Check(one.watched)) {
     return with_gil([&] { return is_followed(one.watched, storage, packet, shifts(packet, target, arguments)); });
   }
-  if (one.queue == nullptr || one.queue->reports_all_writes()) return true;
+  if (one.queue == nullptr || one.queue->reports_all_writes() || one.queue->reports(target)) return true;
   if (storage == nullptr || !storage->resizable()) return true;
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
   saves::Meets meets;
