@@ -1,8 +1,11 @@
 """Watch tells the same story of tensors on a device."""
 
+import contextlib
+
 import pytest
 import torch
 from devices import leaf
+from torch.utils.checkpoint import checkpoint
 
 import unclobber
 from unclobber import footprint
@@ -116,3 +119,47 @@ def test_memory_counts_what_the_cpu_counts(device):
 
     assert kept(device) == kept("cpu")
     assert kept(device)[0] == 8000
+
+
+def test_other_random_numbers_in_a_checkpoint(device):
+    """Each device has a generator of its own."""
+    x = leaf(device)
+
+    def step():
+        def block(v):
+            return v[torch.rand(1000, device=device) > 0.5].exp().sum()
+
+        checkpoint(block, x, use_reentrant=False, preserve_rng_state=False).backward()
+
+    with pytest.raises(unclobber.InplaceError, match="random numbers of torch are others"), unclobber.watch():
+        step()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("context", [contextlib.nullcontext, unclobber.watch, unclobber.guard])
+def test_a_checkpoint_is_captured(context):
+    """Its random numbers are looked at meanwhile."""
+    x = leaf("cuda")
+    torch.cuda.manual_seed(1)
+
+    def step():
+        kept = checkpoint(
+            lambda v: v.exp() * torch.rand_like(v), x, use_reentrant=False, preserve_rng_state=False
+        )
+        return torch.autograd.grad(kept.sum(), x)[0]
+
+    with context():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            gradient = step()
+        graph.replay()
+    torch.cuda.synchronize()
+    ratio = gradient / x.detach().exp()
+    assert ratio.min() >= 0
+    assert ratio.max() <= 1
+    assert ratio.std() > 0.1

@@ -5,6 +5,7 @@ import torch
 from _programs import Program, assert_told, corpus, places, watched
 from torch.utils.checkpoint import checkpoint
 
+from unclobber import InplaceError, watch
 from unclobber.report._text import to_text
 from unclobber.session import Session
 
@@ -110,3 +111,21 @@ def test_an_input_that_hooks_of_the_programs_keep_is_the_checkpoints():
         z.detach().add_(1)
         out.sum().backward()
     assert {finding.saved.operation for finding in session.findings} == {"sigmoid", "checkpoint"}
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_random_numbers_are_a_reason_for_code_that_draws_some(draws):
+    """Those of the code around a checkpoint have moved on, too."""
+    w, seen = torch.rand(1000, requires_grad=True), []
+
+    def block(x):
+        seen.append(x)
+        return x[torch.rand(1000) > 0.5].exp() if draws else x[: 500 + len(seen)].exp()
+
+    def step():
+        kept = checkpoint(block, w, use_reentrant=False, preserve_rng_state=False)
+        torch.nn.functional.dropout(kept).sum().backward()
+
+    with pytest.raises(InplaceError) as raised, watch():
+        step()
+    assert ("random numbers of torch are others" in str(raised.value)) == draws

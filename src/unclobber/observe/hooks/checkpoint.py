@@ -155,12 +155,14 @@ class Recomputed:
             self._reached = [(tensor, file(tensor, stack), name) for tensor, name in reached.tensors]
         self.values = {**reached.values, ("default dtype", None): torch.get_default_dtype()}
         """Values on which the first run depended."""
-        if not preserve_rng:
-            self.values["torch", None] = _random_state(torch)
+        self._drawing: tuple[int, ...] = () if preserve_rng else (_random_state(),)
+        """States of torch's random numbers when the first and the latest run began, if they may differ."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code; if a tensor that it can reach or has cached has changed, report a read of it."""
         with compat.unseen.unseen_by_functions():
+            if self._drawing:
+                self._drawing = self._drawing[0], _random_state()
             stale = self._stale()
             entries = filter(None, map(_cache.get, compat.entries.cached_tensors())) if _cache else ()
             cached = any(conflicts.stale(saved, "cache") for conflicts, saved, _ in entries)
@@ -191,12 +193,12 @@ class Recomputed:
     def changed(self) -> tuple[list[tuple[str, Any, Any]], list[str]]:
         """Return the values that differ from the first run's, and the names of tensors written since."""
         now = {**Reached(self._function).values, ("default dtype", None): torch.get_default_dtype()}
-        if ("torch", None) in self.values:
-            now["torch", None] = _random_state(torch)
-        written = [name for tensor, saved, name in self._reached if tensor._version != saved.version]
         before = self.values.items()
-        changed = [(key, old, now[key]) for key, old in before if repr(now.get(key, old)) != repr(old)]
-        return [(template.format(key), old, new) for (template, key), old, new in changed], written
+        changed = [(t.format(k), v, now[t, k]) for (t, k), v in before if repr(now.get((t, k), v)) != repr(v)]
+        # Other numbers matter only to code that draws some.
+        if self._drawing and self._drawing[0] != self._drawing[-1] != _random_state():
+            changed.append(("torch", self._drawing[0], self._drawing[-1]))
+        return changed, [name for tensor, saved, name in self._reached if tensor._version != saved.version]
 
 
 class Runs(NamedTuple):
@@ -217,8 +219,9 @@ def runs_in(variables: Mapping[str, Any]) -> Runs | None:
     return Runs(*runs_of(record), *(code.changed() if isinstance(code, Recomputed) else ([], [])))
 
 
-def _random_state(module: Any) -> int:
-    return hash(random.getstate() if module is random else bytes(torch.get_rng_state().numpy()))
+def _random_state() -> int:
+    of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return hash(tuple(bytes(state.numpy()) for state in (torch.get_rng_state(), *of_devices)))
 
 
 def _inside(stack: Stack) -> Stack:
@@ -277,7 +280,7 @@ class Reached:
             self.values.setdefault(("len({})", name), len(value))
             self._all(value if isinstance(value, dict) else dict(enumerate(value)), f"{name}[{{!r}}]", depth)
         elif value is random:
-            self.values["random", None] = _random_state(random)
+            self.values["random", None] = hash(random.getstate())
         elif type(value).__module__ != "builtins" and not is_library_object(value):
             self._all(getattr(value, "__dict__", {}), f"{name}.{{}}", depth)
 
