@@ -116,7 +116,7 @@ CODES: dict[str, Code] = {
         bare_fact="a saved tensor was overwritten before backward needed it",
         summary="{write} overwrites what {saved} saved",
         summaries={
-            "harmless": "{write} writes to the storage of what {saved} saved",
+            "harmless": "{write} moves the version counter of what {saved} saved",
             "detached": "{write} detaches what {saved} saved",
         },
         refusals=(

@@ -79,7 +79,7 @@ def test_a_story_that_could_not_be_told_takes_the_usual_words():
 def test_harmless_is_not_called_overwriting():
     """A write to other elements did not overwrite what was saved."""
     assert summary_line(EXAMPLES["harmless"]) == (
-        "SUMMARY: UC101 saved-overwritten harmless.py:6 writes to the storage of what harmless.py:5 saved"
+        "SUMMARY: UC101 saved-overwritten harmless.py:6 moves the version counter of what harmless.py:5 saved"
     )
 
 
