@@ -11,6 +11,7 @@ import random
 import threading
 import weakref
 
+import numpy
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -510,6 +511,36 @@ WRITES = [
 ]
 
 
+LENT = {
+    "numpy": lambda own: [torch.from_numpy(own.numpy().copy())],
+    "numpy, twice": lambda own: [torch.from_numpy(array := own.numpy().copy()), torch.from_numpy(array[1:])],
+    "what torch allocated": lambda own: [own, torch.from_numpy(own.numpy())],
+    "torch's, through DLPack": lambda own: [own, torch.from_dlpack(numpy.from_dlpack(own))],
+    "shared by processes": lambda own: [own.share_memory_()],
+}
+"""Tensors over memory that torch may not have allocated."""
+
+
+def random_writes_to(wholes, seed):
+    """Return a function that saves and writes random parts of these and of another tensor, and the graphs."""
+    chance = random.Random(seed)
+    w, kept = torch.ones((), requires_grad=True), []
+    wholes = [*wholes, torch.arange(120.0).reshape(6, 5, 4)]
+    parts = [part_of(whole, chance) for whole in wholes for _ in range(3)] + wholes
+
+    def run():
+        for _ in range(chance.randint(2, 24)):
+            kind = chance.random()
+            if kind < 0.4:
+                kept.append(w * chance.choice(parts))
+            elif kind < 0.9:
+                chance.choice(WRITES)(chance.choice(parts), chance.randint(2, 9))
+            elif kept:
+                del kept[chance.randrange(len(kept))]
+
+    return run, kept
+
+
 def random_writes(seed, of_graph, exchanges=0.0):
     """Save and write random parts of one memory, and let some of the graphs die.
 
@@ -553,6 +584,39 @@ def test_both_cores_know_the_same_of_writes(monkeypatch, native, policy, of_grap
     for seed, (by_core, by_python) in enumerate(zip(found[:60], found[60:], strict=True)):
         assert by_core == by_python, seed
     assert noted > 40
+
+
+@pytest.mark.parametrize("lent", LENT)
+def test_both_cores_know_the_same_of_lent_memory(monkeypatch, native, lent):
+    """Torch's own memory is written past Python, unless a save lies in it through another storage."""
+    noted, found = 0, []
+    for module in (native, None):
+        monkeypatch.setattr(core, "loaded", lambda module=module: core.Loaded(module, ""))
+        for seed in range(40):
+            run, kept = random_writes_to(LENT[lent](torch.arange(120.0).reshape(6, 5, 4)), seed)
+            with Session("guard") as session:
+                run()
+                noted += session.ledger.pending.written
+                found.append(known_of(session.ledger))
+                kept.clear()
+    for seed, (by_core, by_python) in enumerate(zip(found[:40], found[40:], strict=True)):
+        assert by_core == by_python, seed
+    assert noted > 4
+
+
+def test_writes_beside_saves_of_lent_memory_are_noted(native):
+    """An array's tensor in a graph, or a data loader's batch, made each later write enter Python."""
+    w, other = torch.ones(4, requires_grad=True), torch.arange(4.0)
+    with Session("watch") as session:
+        graphs = [
+            w * torch.arange(4.0).share_memory_(),
+            w * torch.from_numpy(torch.ones(4).numpy()),
+            w * other,
+        ]
+        other.mul_(2)
+        other.mul_(2)
+        assert session.ledger.pending.written == 2
+        del graphs
 
 
 def test_writes_beside_an_exchange_of_memory_are_noted(native):

@@ -74,15 +74,11 @@ class SaveQueue(Protocol):
         """Return the key, the saves and the noted writes of each storage. The saves leave the queue."""
         return []
 
-    def report_all_writes(self) -> None:
-        """Report every write to the ledger from now on, even to storages of which the queue has no save.
-
-        The Python kernels do so in any case while it holds a save.
-        """
-        return
-
     def report_counter(self, tensor: torch.Tensor) -> None:
-        """Report every write that moves the version counter of ``tensor`` from now on, as above."""
+        """Report every write that moves the version counter of ``tensor`` to the ledger from now on.
+
+        The Python kernels report each write while the queue holds a save.
+        """
         return
 
     def can_pause_observation(self) -> bool | str | None:

@@ -292,7 +292,6 @@ class Ledger:
         """Start checking every write for saves of the same memory under another storage. Return the table."""
         if self.saves_by_address is None:
             self.saves_by_address = SavesByAddress()
-            self.pending.report_all_writes()
         return self.saves_by_address
 
     def _enter_elsewhere(

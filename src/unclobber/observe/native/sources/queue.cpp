@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pause.h"
+#include "records.h"
 #include "saves.h"
 
 namespace unclobber::queue {
@@ -76,6 +77,15 @@ void put_back(saves::Queue& queue, PyObject* capsule) {
   if (!save->queued && save->queue.get() == &queue) queue.append(save);
 }
 
+// Whether torch has not allocated the memory of a SavedTensor.
+bool is_lent(PyObject* made) {
+  if (!records::is_record(made)) return false;
+  PyObject* alias = records::get(made, records::kAlias);
+  if (alias == nullptr || !is_tensor(alias)) return false;
+  const at::Tensor& tensor = THPVariable_Unpack(alias);
+  return tensor.unsafeGetTensorImpl()->has_storage() && !saves::storage_of(tensor)->resizable();
+}
+
 PyObject* append(PyObject* self, PyObject* entry) {
   if (PyCapsule_CheckExact(entry)) {
     put_back(queue_of(self), entry);
@@ -87,7 +97,9 @@ PyObject* append(PyObject* self, PyObject* entry) {
   }
   auto* save = new Save;
   save->entry = Py_NewRef(entry);
+  const bool lent = is_lent(PyWeakref_GET_OBJECT(entry));
   Locked locked;
+  if (lent) queue_of(self).report_all_writes();
   queue_of(self).append(save);
   return Py_NewRef(Py_None);
 }
@@ -248,11 +260,6 @@ PyObject* remove(PyObject* self, PyObject* number) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* report_all_writes(PyObject* self, PyObject*) {
-  queue_of(self).report_all_writes();
-  return Py_NewRef(Py_None);
-}
-
 PyObject* report_counter(PyObject* self, PyObject* tensor) {
   if (is_tensor(tensor)) {
     Locked locked;
@@ -342,8 +349,6 @@ PyMethodDef methods[] = {
     {"account", entry<account>, METH_NOARGS, "account(): itself, the account of overwritten values"},
     {"add", entry<add>, METH_O, "add(nbytes): so many more bytes of these are kept"},
     {"remove", entry<remove>, METH_O, "remove(nbytes): so many are no more"},
-    {"report_all_writes", entry<report_all_writes>, METH_NOARGS,
-     "report_all_writes(): every write concerns the ledger from now on"},
     {"report_counter", entry<report_counter>, METH_O,
      "report_counter(tensor): every write that moves its version counter concerns the ledger from now on"},
     {"can_pause_observation", entry<can_pause_observation>, METH_NOARGS,

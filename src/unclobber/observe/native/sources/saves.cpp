@@ -88,7 +88,8 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   const bool usual = is_usual(tensor);
   auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   const bool kept_itself = is_kept_itself(tensor, meta);
-  if (usual && storage_of(tensor)->resizable()) storage = storage_of(tensor);
+  lent = tensor.unsafeGetTensorImpl()->has_storage() && !storage_of(tensor)->resizable();
+  if (usual && !lent) storage = storage_of(tensor);
   if (kept_itself) held = tensor;
   if (kept_itself && storage != nullptr) {
     memory = tensor.storage();
@@ -115,6 +116,8 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   operation = stacks::current(&fresh);
   if (fresh && sees) see_writes();
   Locked locked;
+  if (lent && usual) queue->lend(this, storage_of(tensor));
+  if (lent && !usual) queue->report_all_writes();
   queue->append(this);
 }
 
@@ -245,6 +248,7 @@ UNCLOBBER_HOT void Save::leave() {
   if (queue != nullptr) {
     Locked locked;
     if (queued) queue->noted_death();
+    if (lent) queue->unlend(this);
     queue->drop(this);
   }
   PyObject* made = record.load(std::memory_order_acquire);
@@ -301,9 +305,9 @@ void Queue::index() {
   for (Link* at = queue_.after; at != &queue_;) {
     auto* save = static_cast<Save*>(at);
     at = at->after;
-    if (save->storage == nullptr) continue;
+    if (save->storage == nullptr && lent_ranges_.count(save) == 0) continue;
     save->leave_list();
-    save->join(&by_storage_[save->storage]);
+    save->join(save->storage == nullptr ? &lent_ : &by_storage_[save->storage]);
   }
   if (by_storage_.size() > 4096 + 2 * size()) {
     for (auto at = by_storage_.begin(); at != by_storage_.end();) {
@@ -330,16 +334,21 @@ void Queue::take(c10::StorageImpl* storage, std::vector<Save*>& taken) {
     while (!first->second.alone()) hand_out(static_cast<Save*>(first->second.after), taken);
     by_storage_.erase(first);
   }
-  while (!queue_.alone()) hand_out(static_cast<Save*>(queue_.after), taken);
+  for (Link* list : {&lent_, &queue_}) {
+    while (!list->alone()) hand_out(static_cast<Save*>(list->after), taken);
+  }
 }
 
 Save* Queue::take_one(bool newest) {
   std::vector<Save*> taken;
   while (taken.empty()) {
-    if (!queue_.alone()) {
-      hand_out(static_cast<Save*>(newest ? queue_.before : queue_.after), taken);
-      continue;
+    for (Link* list : {&queue_, &lent_}) {
+      if (list->alone()) continue;
+      hand_out(static_cast<Save*>(newest ? list->before : list->after), taken);
+      break;
     }
+    if (!taken.empty()) break;
+    if (!queue_.alone() || !lent_.alone()) continue;
     while (!by_storage_.empty() && by_storage_.begin()->second.alone()) by_storage_.erase(by_storage_.begin());
     if (by_storage_.empty()) return nullptr;
     Link& list = by_storage_.begin()->second;
@@ -352,6 +361,39 @@ bool Queue::reports(const at::Tensor& target) const {
   if (!any_counters_.load(std::memory_order_relaxed)) return false;
   Locked locked;
   return counters_.count(counter_of(target)) != 0;
+}
+
+bool Queue::lends(c10::StorageImpl* storage) const {
+  if (!lends_any_.load(std::memory_order_relaxed)) return false;
+  const auto start = reinterpret_cast<uintptr_t>(storage->data());
+  const uintptr_t end = start + storage->nbytes();
+  Locked locked;
+  auto at = lent_memory_.lower_bound({start > longest_lent_ ? start - longest_lent_ : 0, 0});
+  for (; at != lent_memory_.end() && at->first.first < end; ++at) {
+    if (at->first.second > start) return true;
+  }
+  return false;
+}
+
+void Queue::lend(const Save* save, const c10::StorageImpl* storage) {
+  const auto start = reinterpret_cast<uintptr_t>(storage->data());
+  if (start == 0) return;
+  const Range range(start, start + storage->nbytes());
+  lent_ranges_.emplace(save, range);
+  ++lent_memory_[range];
+  longest_lent_ = std::max(longest_lent_, range.second - range.first);
+  lends_any_.store(true, std::memory_order_relaxed);
+}
+
+void Queue::unlend(const Save* save) {
+  auto range = lent_ranges_.find(save);
+  if (range == lent_ranges_.end()) return;
+  auto memory = lent_memory_.find(range->second);
+  if (--memory->second == 0) lent_memory_.erase(memory);
+  lent_ranges_.erase(range);
+  if (!lent_memory_.empty()) return;
+  longest_lent_ = 0;
+  lends_any_.store(false, std::memory_order_relaxed);
 }
 
 void Queue::report_counter(const at::Tensor& tensor) {

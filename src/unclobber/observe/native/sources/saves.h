@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -71,7 +72,8 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
   bool is_hooked = false;  // whether it, or what it is a view of, is a leaf whose gradient a hook of the program's gets
   bool is_view = false;
   bool queued = false;
-  c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
+  bool lent = false;  // whether torch has not allocated its memory, where another storage may lie, too
+  c10::StorageImpl* storage = nullptr;  // NULL if it is lent, or only Python can find it
   c10::Storage memory;  // in place of the alias, one more holder of the storage
   WeakTensor origin;
   WeakTensor base;
@@ -168,6 +170,7 @@ class Queue {
       for (Link* at = list.after; at != &list; at = at->after) look(static_cast<Save*>(at));
     };
     for (auto& [storage, list] : by_storage_) those_of(list);
+    those_of(lent_);
     those_of(queue_);
   }
   // Whether a leaf had hooks when it was saved. Under `Locked`.
@@ -179,10 +182,16 @@ class Queue {
   }
   // The newest ones.
   Link& unsorted() { return queue_; }
+  // Whether only Python knows a save of lent memory.
   bool reports_all_writes() const { return reports_all_writes_.load(std::memory_order_relaxed); }
   void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
   // Whether a write to `target` moves a counter that `report_counter` was given.
   bool reports(const at::Tensor& target) const;
+  // Whether a live save lies in the memory of this storage, but in one that was lent.
+  bool lends(c10::StorageImpl* storage) const;
+  // A save of lent memory is made, or dies.
+  void lend(const Save* save, const c10::StorageImpl* storage);
+  void unlend(const Save* save);
   // Report each write that moves the version counter of this tensor from now on.
   void report_counter(const at::Tensor& tensor);
   void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
@@ -202,6 +211,7 @@ class Queue {
   void hand_out(Save* save, std::vector<Save*>& taken);
 
   Link queue_;
+  Link lent_;
   Link others_;
   bool any_hooked_ = false;
   std::unordered_map<c10::StorageImpl*, Shelf> by_storage_;
@@ -211,6 +221,11 @@ class Queue {
   std::atomic<size_t> noted_{0};    // journals
   std::atomic<size_t> written_{0};  // writes that were ever noted
   std::atomic<bool> reports_all_writes_{false};
+  using Range = std::pair<uintptr_t, uintptr_t>;  // addresses, half-open
+  std::unordered_map<const Save*, Range> lent_ranges_;
+  std::map<Range, size_t> lent_memory_;  // with the number of its saves
+  uintptr_t longest_lent_ = 0;
+  std::atomic<bool> lends_any_{false};
   std::unordered_map<const void*, c10::VariableVersion> counters_;  // held, so that no other gets their address
   size_t counters_limit_ = 64;
   std::atomic<bool> any_counters_{false};

@@ -192,6 +192,7 @@ bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, b
   }
   if (one.queue == nullptr || one.queue->reports_all_writes() || one.queue->reports(target)) return true;
   if (storage == nullptr || !storage->resizable()) return true;
+  if (one.queue->lends(storage)) return true;
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
   saves::Meets meets;
   {
