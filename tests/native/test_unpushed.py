@@ -604,19 +604,32 @@ def test_both_cores_know_the_same_of_lent_memory(monkeypatch, native, lent):
     assert noted > 4
 
 
-def test_writes_beside_saves_of_lent_memory_are_noted(native):
-    """An array's tensor in a graph, or a data loader's batch, made each later write enter Python."""
-    w, other = torch.ones(4, requires_grad=True), torch.arange(4.0)
+def test_saves_of_lent_memory_need_no_python(native):
+    """A tensor of an array in a graph, or a shared batch: neither writes beside it nor backward make Python
+    look at the saves of the graph. ``table[1] += 1`` copies a row to itself."""
+    w, other, table = torch.ones(4, requires_grad=True), torch.arange(4.0), torch.ones(2, 4)
     with Session("watch") as session:
-        graphs = [
-            w * torch.arange(4.0).share_memory_(),
-            w * torch.from_numpy(torch.ones(4).numpy()),
-            w * other,
-        ]
+        loss = (w * torch.arange(4.0).share_memory_() * torch.from_numpy(torch.ones(4).numpy())).sum()
+        aside = w * other
         other.mul_(2)
         other.mul_(2)
+        table[1] += 1
         assert session.ledger.pending.written == 2
-        del graphs
+        del aside
+        assert session.ledger.pending.can_pause_observation() is True
+        loss.backward()
+        assert session.ledger.saves_by_address is None
+        assert not session.ledger.watched
+
+
+def test_a_gradient_in_lent_memory_is_observed(native):
+    """Backward adds to the array's memory, which the graph has saved."""
+    w = torch.ones(4, requires_grad=True)
+    w.grad = torch.from_numpy(torch.ones(4).numpy())
+    with Session("watch") as session:
+        loss = (w * w.grad).sum()
+        assert session.ledger.pending.can_pause_observation() is False
+        del loss
 
 
 def test_writes_beside_an_exchange_of_memory_are_noted(native):

@@ -41,16 +41,17 @@ struct Look {
 
   // False if only Python can decide.
   bool at(saves::Save* save) {
-    if (save->entry != nullptr || !save->saved().defined() || save->storage == nullptr) return false;
-    if (c10::raw::intrusive_ptr::use_count(save->storage) == 1) return true;
+    if (save->entry != nullptr || !save->saved().defined() || (save->storage == nullptr && !save->lent)) return false;
+    c10::StorageImpl* storage = saves::storage_of(save->saved());
+    if (c10::raw::intrusive_ptr::use_count(storage) == 1) return true;
     const auto type = save->saved().scalar_type();
     if (!at::isFloatingType(type) && !at::isComplexType(type)) return true;
     // The usual case, without a table: only the saved tensor and this save hold the memory, so no other save does.
-    if (!save->alias.defined() && !save->is_view && saves::holders_of(save->storage) == 2 &&
+    if (!save->alias.defined() && !save->is_view && saves::holders_of(storage) == 2 &&
         save->held.use_count() + (is_held_by_python(save->held.unsafeGetTensorImpl()) ? 0 : 1) <= 2) {
       return true;
     }
-    Holder own{save->storage};
+    Holder own{storage};
     if (save->alias.defined()) {
       own.tensor = save->alias.unsafeGetTensorImpl();
       own.owners = save->alias.use_count();
@@ -61,11 +62,11 @@ struct Look {
     const auto* kept = save->noted == nullptr ? nullptr : save->noted->original.unsafeGetTensorImpl();
     if (base.defined()) {
       const size_t more = kept == base.get() && kept != origin.get() ? 1 : 0;
-      holders.push_back({save->storage, base.get(), owners_of(base), more, origin.get()});
+      holders.push_back({storage, base.get(), owners_of(base), more, origin.get()});
     }
     if (origin.defined()) {
       const size_t more = save->held.defined() || kept == origin.get() ? 1 : 0;
-      holders.push_back({save->storage, origin.get(), owners_of(origin), more});
+      holders.push_back({storage, origin.get(), owners_of(origin), more});
     }
     if (base.defined()) held.push_back(std::move(base));
     if (origin.defined()) held.push_back(std::move(origin));

@@ -88,8 +88,9 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   const bool usual = is_usual(tensor);
   auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   const bool kept_itself = is_kept_itself(tensor, meta);
-  lent = tensor.unsafeGetTensorImpl()->has_storage() && !storage_of(tensor)->resizable();
-  if (usual && !lent) storage = storage_of(tensor);
+  const bool allocated = !tensor.unsafeGetTensorImpl()->has_storage() || storage_of(tensor)->resizable();
+  lent = usual && !allocated;
+  if (usual && allocated) storage = storage_of(tensor);
   if (kept_itself) held = tensor;
   if (kept_itself && storage != nullptr) {
     memory = tensor.storage();
@@ -116,8 +117,8 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   operation = stacks::current(&fresh);
   if (fresh && sees) see_writes();
   Locked locked;
-  if (lent && usual) queue->lend(this, storage_of(tensor));
-  if (lent && !usual) queue->report_all_writes();
+  if (lent) queue->lend(this, storage_of(tensor));
+  if (!usual && !allocated) queue->report_all_writes();
   queue->append(this);
 }
 
@@ -334,9 +335,9 @@ void Queue::take(c10::StorageImpl* storage, std::vector<Save*>& taken) {
     while (!first->second.alone()) hand_out(static_cast<Save*>(first->second.after), taken);
     by_storage_.erase(first);
   }
-  for (Link* list : {&lent_, &queue_}) {
-    while (!list->alone()) hand_out(static_cast<Save*>(list->after), taken);
-  }
+  while (!queue_.alone()) hand_out(static_cast<Save*>(queue_.after), taken);
+  if (storage != nullptr && storage->resizable() && !lends_to(storage)) return;
+  while (!lent_.alone()) hand_out(static_cast<Save*>(lent_.after), taken);
 }
 
 Save* Queue::take_one(bool newest) {
@@ -365,9 +366,13 @@ bool Queue::reports(const at::Tensor& target) const {
 
 bool Queue::lends(c10::StorageImpl* storage) const {
   if (!lends_any_.load(std::memory_order_relaxed)) return false;
+  Locked locked;
+  return lends_to(storage);
+}
+
+bool Queue::lends_to(c10::StorageImpl* storage) const {
   const auto start = reinterpret_cast<uintptr_t>(storage->data());
   const uintptr_t end = start + storage->nbytes();
-  Locked locked;
   auto at = lent_memory_.lower_bound({start > longest_lent_ ? start - longest_lent_ : 0, 0});
   for (; at != lent_memory_.end() && at->first.first < end; ++at) {
     if (at->first.second > start) return true;

@@ -157,8 +157,8 @@ class Queue {
   Owned drain();
   size_t noted() const { return noted_.load(std::memory_order_relaxed); }
   size_t written() const { return written_.load(std::memory_order_relaxed); }
-  // Take the saves of a storage, oldest first, and all whose storage only Python can find, or must know:
-  // Python's own entries, tensors without plain memory, and memory that torch has not allocated.
+  // Take the saves of a storage, oldest first, and all whose storage only Python can find: Python's own entries and
+  // tensors without plain memory; those of lent memory if the storage is lent, too, or lies there.
   // Take all saves if `storage` is NULL.
   void take(c10::StorageImpl* storage, std::vector<Save*>& taken);
   // Take the oldest or newest save that no write has looked up; NULL if there is none.
@@ -206,6 +206,7 @@ class Queue {
   PyObject* backward = nullptr;  // the code below which every backward runs, if originals are kept
 
  private:
+  bool lends_to(c10::StorageImpl* storage) const;
   // A noted save has died: its storage's writes are forgotten with the last one.
   UNCLOBBER_COLD void forget_noted(Save* save);
   void hand_out(Save* save, std::vector<Save*>& taken);

@@ -141,6 +141,12 @@ bool may_be_missed(const at::Tensor& target) {
   return target.is_view() && (c10::GradMode::is_enabled() || target._base().requires_grad());
 }
 
+// Whether both have the same elements of their storage, in the same order.
+bool at_one_place(const at::Tensor& one, const at::Tensor& other) {
+  return one.storage_offset() == other.storage_offset() && one.sizes() == other.sizes() &&
+         one.strides() == other.strides() && one.scalar_type() == other.scalar_type();
+}
+
 // Whether the derivative of a write by the old value is 1: as `_shifts` in unclobber/observe/hooks/write_log.py.
 bool shifts(PyObject* packet, const at::Tensor& target, Arguments arguments) {
   if (arguments.size() < 2) return false;
@@ -151,8 +157,7 @@ bool shifts(PyObject* packet, const at::Tensor& target, Arguments arguments) {
     return adds && !(other != nullptr && other->requires_grad());
   }
   return other != nullptr && saves::is_usual(*other) && saves::storage_of(*other) == saves::storage_of(target) &&
-         other->storage_offset() == target.storage_offset() && other->sizes() == target.sizes() &&
-         other->strides() == target.strides();
+         at_one_place(*other, target);
 }
 
 // Note a write for a ledger; false if only Python can.
@@ -202,7 +207,9 @@ bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, b
   if (meets == saves::Meets::kPython) return true;
   for (const at::Tensor* other : arguments) {  // it may read what it overwrites
     if (other == nullptr || !other->defined() || other->is_same(target)) continue;
-    if (!other->has_storage() || saves::storage_of(*other) == storage) return true;
+    if (!other->has_storage()) return true;
+    // `x[i] += y` copies `x[i]` to itself, element by element
+    if (saves::storage_of(*other) == storage && !(saves::is_usual(*other) && at_one_place(*other, target))) return true;
   }
   if (any_followed(one) && with_gil([&] {
         Owned key = must(PyLong_FromVoidPtr(storage));
