@@ -30,8 +30,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 
-from unclobber.derivatives import Rule, table
+from unclobber.derivatives import Rule
 from unclobber.derivatives._rule import Argument
+from unclobber.derivatives.torch_table import table
 
 FILE = Path(__file__).parents[1] / "src" / "unclobber" / "syntax" / "operations.json"
 BY_HAND = tomllib.loads(Path(__file__).with_name("operations_by_hand.toml").read_text(encoding="utf-8"))
@@ -176,15 +177,28 @@ def _measure(name: str, ops: list[Any]) -> Object | None:
         when = [names[i] for i in needs if i < len(names)] if without else []
         (always if all(at in run["saved"] for run in able) else sometimes)[names[at]] = when
     views = {run["view"] for run in runs}
+    outputs = _outputs(name, whole_runs)
     return _entry(
         args=[f"{one}:t" for one in names],
         saves=always,
         may_save=sometimes,
-        results=["result"] if _often(run["result"] for run in whole_runs) == "always" else [],
-        may_results=["result"] if _often(run["result"] for run in whole_runs) == "sometimes" else [],
+        results=[one for i, one in enumerate(outputs) if _keeps(whole_runs, i) == "always"],
+        may_results=[one for i, one in enumerate(outputs) if _keeps(whole_runs, i) == "sometimes"],
         view=views.pop() if len(views) == 1 else "maybe",
-        returns=["result"],
+        returns=outputs,
     )
+
+
+def _outputs(name: str, runs: list[Object]) -> list[str]:
+    """Names of the tensors that all runs return; one, if they return no tuple or unlike ones."""
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}")
+    found = [one.name for one in schemas[0].returns] if schemas else []
+    several = len(found) > 1 and all(found) and all(len(run["results"]) == len(found) for run in runs)
+    return found if several else ["result"]
+
+
+def _keeps(runs: list[Object], at: int) -> str:
+    return _often(at < len(run["results"]) and run["results"][at] for run in runs)
 
 
 def _names(name: str, runs: list[Object]) -> list[str]:
@@ -204,19 +218,23 @@ def _names(name: str, runs: list[Object]) -> list[str]:
 
 def _runs(op: Any) -> Iterator[Object]:
     torch.manual_seed(0)
-    for sample in itertools.islice(op.sample_inputs("cpu", torch.float64, requires_grad=True), SAMPLES):
-        flat = [sample.input, *sample.args]
-        if isinstance(sample.input, (list, tuple)):
-            flat = [*sample.input, *sample.args]
-        tensors = [one for one in flat if isinstance(one, Tensor) and one.is_floating_point()]
-        if not tensors or any(one.numel() < 2 for one in tensors):
-            continue  # what has no elements shares memory with everything
+    inputs = [_inputs(sample) for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True)]
+    # What has no elements shares memory with everything; all first samples of `svd` are so.
+    usable = [bool(one[2]) and all(tensor.numel() > 1 for tensor in one[2]) for one in inputs]
+    able = list(itertools.compress(inputs, usable))
+    for sample, flat, tensors in able[: sum(usable[:SAMPLES])] or able[:SAMPLES]:
         for alone in (None, *(range(len(tensors)) if len(tensors) <= 3 else ())):
             for i, one in enumerate(tensors):
                 one.requires_grad_(alone is None or i == alone)
             run = _run(op, sample, flat)
             if run is not None:
                 yield {**run, "alone": None if alone is None else _position(flat, tensors[alone])}
+
+
+def _inputs(sample: Any) -> tuple[Any, list[Any], list[Tensor]]:
+    first = sample.input if isinstance(sample.input, (list, tuple)) else [sample.input]
+    flat = [*first, *sample.args]
+    return sample, flat, [one for one in flat if isinstance(one, Tensor) and one.is_floating_point()]
 
 
 def _position(flat: list[Any], tensor: Tensor) -> int:
@@ -243,7 +261,7 @@ def _run(op: Any, sample: Any, flat: list[Any]) -> Object | None:
     several = isinstance(out, (tuple, list)) and len(results) > 1
     return {
         "saved": {i for i, place in inputs.items() if place in memory},
-        "result": bool(fresh & memory),
+        "results": [_memory(one) in fresh & memory for one in results] if several else [bool(fresh & memory)],
         "view": "" if not any(same) else "several" if several else "view",
         "tensors": len(flat),
     }
@@ -280,7 +298,11 @@ def factories() -> Iterator[str]:
         if name.endswith("_like") and callable(getattr(torch, name)):
             yield name
             continue
-        schemas = [] if name.startswith("_") else torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        schemas = (
+            []
+            if name.startswith("_")
+            else torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}")
+        )
         plain = [s for s in schemas if not any(a.is_out for a in s.arguments)]
         if (
             plain
@@ -297,7 +319,7 @@ def writes() -> Iterator[str]:
     """Methods that write to the tensor that they are called on."""
     for name in dir(Tensor):
         if name.endswith("_") and not name.startswith("_") and name not in NOT_WRITES:
-            schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+            schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}")
             if any(
                 a.alias_info is not None and a.alias_info.is_write for s in schemas for a in s.arguments[:1]
             ):

@@ -49,6 +49,8 @@ def test_what_everybody_knows():
     assert table.overloads("mul")[0].saves == {"self": ("other",), "other": ("self",)}
     assert {one.view for one in table.overloads("split")} == {"several"}
     assert table.overloads("topk")[0].integer == ("indices",)
+    assert table.overloads("linalg_eigh")[0].results == ("eigenvalues", "eigenvectors")
+    assert not table.overloads("max_pool2d")[0].may_results
     assert table.overloads("special_expit") == table.overloads("sigmoid")
     assert (table.modules["ReLU"].result, table.modules["Linear"].input) == ("always", "always")
     assert table.inplace["Dropout"] == 1
