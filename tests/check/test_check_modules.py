@@ -242,3 +242,45 @@ def test_an_activation_that_is_a_function(act, is_kept):
     """``get_activation_fn("relu")`` returns torch's own."""
     line = ["return self.last(self.drop(self.act(self.first(x))))"]
     assert blamed(ACTIVATIONS.format(act)) == line * is_kept
+
+
+@pytest.mark.parametrize(
+    "call", ["super().forward(x)", "super(Causal, self).forward(x)", "self.inner.forward(x)"]
+)
+def test_forward_of_a_module_of_torchs(call):
+    """A class derived from a convolution keeps what that keeps: the decoder of diffusers' KVAE."""
+    program = """
+    class Causal(nn.Conv1d):
+        def __init__(self):
+            super().__init__(3, 3, 1)
+            self.inner = nn.Conv1d(3, 3, 1)
+        def forward(self, x):
+            return {}
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.first = Causal(), nn.Linear(3, 3)
+        def forward(self, x):
+            x = self.first(x)
+            y = self.conv(x)
+            x += y
+            return x
+    """
+    assert blamed(dedent(program).format(call)) == ["x += y"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a, b = torch.linalg.eigh(w)",
+        "a, b = torch.qr(w)",
+        "b, _, a = torch.linalg.svd(w)",
+        "b, _, a = w.svd()",
+    ],
+)
+def test_several_results_of_a_composed_function(line):
+    """Each is kept: a clone stands before such a write in Laplace, and in gpytorch's fantasies."""
+    program = (
+        f"def f():\n    w = torch.ones(3, 3, requires_grad=True)\n    {line}\n    a -= 1.0\n    return a @ b"
+    )
+    assert blamed(program) == ["a -= 1.0"]

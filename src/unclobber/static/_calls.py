@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from ..syntax import dotted
+from ..syntax import dotted, torch_table
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
+from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, make_module, network_result
 from ._names import is_copy
@@ -144,26 +144,24 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
 
 @transfers("builtin", "super")
 def _super(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the object as one of the class above the method's own, if a file defines that class."""
+    """Return the object as one of the class above the method's own: a file's, or a module of torch's."""
     method = run.stack[-1] if run.stack else None
-    given = call.values[1:] if call.values or method is None else _first_argument(method, state)
+    given = call.values[1:]
+    if method is not None and not call.values:
+        given = [state.names[each.arg] for each in method.args.args[:1] if each.arg in state.names]
     classes = list(lineage(given[0].data)) if given and given[0].kind == "object" else []
     at = next((at for at, cls in enumerate(classes) if method in cls.body), len(classes))
     if at + 1 < len(classes):
         return given[0]._replace(data=classes[at + 1])
-    if not classes or not is_a(classes[-1], frozenset({"Sequential"})):
-        return PLAIN
-    return make_module(run, "Sequential", call.node, (), {})._replace(name=given[0].name)
-
-
-def _first_argument(method: FunctionNode, state: FlowState) -> list[Value]:
-    return [state.names[argument.arg] for argument in method.args.args[:1] if argument.arg in state.names]
+    names = [home_of(cls).full(base).rpartition(".")[2] for cls in classes[-1:] for base in cls.bases]
+    kind = next((name for name in names if name == "Sequential" or name in torch_table().modules), "")
+    return make_module(run, kind, call.node, (), {})._replace(name=given[0].name) if kind else PLAIN
 
 
 @transfers("object module", "__init__")
 def _constructed_above(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Note the parts of an object that is a chain; `class_attributes` follows all else for any arguments."""
-    if call.receiver.kind == "module":
+    if isinstance(data := call.receiver.data, ModuleData) and data.kind == "Sequential":
         chain = make_module(run, "Sequential", call.node, call.values, call.keywords)
         state.attributes[f"{call.receiver.name}.{ANY}"] = chain._replace(name=call.receiver.name)
     return PLAIN

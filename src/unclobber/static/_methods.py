@@ -223,7 +223,9 @@ def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("module", "")
 def _of_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return unknown_result(run, state, call.values, strong=call.name == "forward")
+    if call.name == "forward":
+        return call_value(run, call.receiver, call, state)
+    return unknown_result(run, state, call.values)
 
 
 # --- sequences ---------------------------------------------------------------------------------------
