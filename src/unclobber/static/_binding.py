@@ -57,11 +57,11 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
 
 
 def forget(name: str, state: FlowState) -> None:
-    if state.guards and any(name in _words(text) for text, _ in state.guards):
-        state.guards = frozenset((text, holds) for text, holds in state.guards if name not in _words(text))
-    for condition in [*state.bound_if]:
-        if name in _words(condition[0]):
-            del state.bound_if[condition]
+    # Few texts have the name at all, and fewer as a word.
+    if gone := [guard for guard in state.guards if name in guard[0] and name in _words(guard[0])]:
+        state.guards = state.guards.difference(gone)
+    for condition in [known for known in state.bound_if if name in known[0] and name in _words(known[0])]:
+        del state.bound_if[condition]
 
 
 @lru_cache(maxsize=4096)

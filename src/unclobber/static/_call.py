@@ -64,6 +64,6 @@ def call_of(
     keywords = {keyword.arg or "": run.evaluate(keyword.value, state) for keyword in node.keywords}
     keywords.pop("", None)
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
-    nodes = [] if starred else list(node.args)
+    nodes = [] if starred else node.args
     run.call = node
     return FollowedCall(node, name, values, keywords, nodes, starred, receiver, full)

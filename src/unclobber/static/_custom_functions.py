@@ -134,11 +134,8 @@ def _is_returned(node: ast.Return, names: set[str]) -> bool:
 
 def _itself(node: ast.expr | None) -> str | None:
     """Return the variable whose tensor an expression is, through in-place methods."""
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in torch_table().writes_self
-    ):
+    writes = torch_table().writes_self
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writes:
         node = node.func.value
     return node.id if isinstance(node, ast.Name) else None
 

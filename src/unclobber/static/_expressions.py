@@ -36,6 +36,7 @@ from ._writes import save
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 _BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
+_KNOWN = frozenset({*_LIBRARIES, *_BUILT_ON_TORCH})
 
 
 @follows(*ast.expr.__subclasses__())  # all that have no function of their own below
@@ -298,7 +299,7 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     if head in run.index.imports and head not in state.names:
         full = run.index.full(function)
         library, last = full.partition(".")[0], full.rpartition(".")[2]
-        if library in (*_LIBRARIES, *_BUILT_ON_TORCH):
+        if library in _KNOWN:
             call = call_of(run, node, state, last, full=full)
             if library == "torch":
                 return torch_call(run, call, state)

@@ -18,6 +18,7 @@ MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
+_NO_PARENTS = frozenset({ast.Constant, type(None)})  # kinds of children that hold no others
 unparsed = lru_cache(maxsize=4096)(ast.unparse)
 
 
@@ -72,8 +73,10 @@ class FileIndex:
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
-            for part in (getattr(node, field) for field in _fields(kind)):
-                todo += [(child, caller, off) for child in (part if isinstance(part, list) else (part,))]
+            for field in _fields(kind):
+                part = getattr(node, field)
+                children = part if type(part) is list else (part,)
+                todo += [(child, caller, off) for child in children if type(child) not in _NO_PARENTS]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
@@ -193,8 +196,12 @@ def lineage(cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:  # eac
 
 
 def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
-    statements = (statement for each in lineage(cls) for statement in each.body)
-    return next((each for each in statements if isinstance(each, FunctionNode) and each.name == name), None)
+    return next((own[name] for own in map(_methods, lineage(cls)) if name in own), None)
+
+
+@lru_cache(maxsize=1024)
+def _methods(cls: ast.ClassDef) -> dict[str, FunctionNode]:  # the first of each name
+    return {each.name: each for each in reversed(cls.body) if isinstance(each, FunctionNode)}
 
 
 def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
@@ -205,7 +212,7 @@ def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
 @cache
 def _fields(kind: type) -> list[str]:  # of a node that may hold others; none of a constant, or of None
     no_nodes = {"ctx", "op", "ops", "id", "attr", "arg", "kind", "type_comment", "names"}
-    return [] if kind is ast.Constant else [f for f in getattr(kind, "_fields", ()) if f not in no_nodes]
+    return [f for f in getattr(kind, "_fields", ()) if f not in no_nodes]
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -170,13 +170,9 @@ def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str
 
 
 def _bind_arguments(
-    run: FileRun,
-    node: FunctionNode,
-    state: FlowState,
-    owner: Value | None,
-    given: Sequence[Value] | None,
+    run: FileRun, node: FunctionNode, state: FlowState, owner: Value | None, given: Sequence[Value] | None,
     keywords: dict[str, Value],
-) -> None:
+) -> None:  # fmt: skip
     """Bind parameters to the owner and the arguments, defaults or, if none are given, values by their
     annotations."""
     spec = node.args

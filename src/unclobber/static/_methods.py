@@ -36,9 +36,7 @@ from ._writes import WriteEffect, backward, concerns, updated, write
 
 _LONG = {"cuda": "to", "cpu": "to", "new": "new_empty"}  # by a method that the table doesn't have
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
-_FILLS_FROM_LAST = frozenset(
-    {"scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"}
-)
+_FILLS_FROM_LAST = {"scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"}
 """In-place methods whose last tensor argument is the source; of the others it is the first argument."""
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
@@ -29,9 +30,7 @@ from ._writes import Effect, perform
 APART = ("data", "detached")
 """Values of `Value.data` for a tensor that shares memory with another, but not its history."""
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
-_FLOATS = frozenset(
-    {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
-)
+_FLOATS = {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
 """Operations that make floats of integers."""
 _INTEGER_NUMBERS = frozenset({"randint", "randint_like", "randperm"})
 _TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index", "rounding_mode", "axis"})
@@ -39,18 +38,10 @@ _TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index",
 
 
 def operation(
-    run: FileRun,
-    state: FlowState,
-    name: str,
-    values: Sequence[Value],
-    node: ast.expr | ast.stmt,
-    *,
-    keywords: Mapping[str, Value] | None = None,
-    operands: Sequence[ast.expr] = (),
-    in_place: bool = False,
-    torchs: bool = False,
-    functional: bool = False,
-) -> Value:
+    run: FileRun, state: FlowState, name: str, values: Sequence[Value], node: ast.expr | ast.stmt, *,
+    keywords: Mapping[str, Value] | None = None, operands: Sequence[ast.expr] = (), in_place: bool = False,
+    torchs: bool = False, functional: bool = False,
+) -> Value:  # fmt: skip
     """Return the result of an operation, and record the tensors that it saves.
 
     Args:
@@ -91,6 +82,16 @@ def operation(
     return perform(run, state, applied.effect(in_place=in_place))
 
 
+class _Forms(NamedTuple):
+    """The overloads that a call may mean, and what follows from all of them."""
+
+    every: tuple[Overload, ...]
+    saving: tuple[Overload, ...]  # those that save, or may save, an argument
+    keep: bool  # whether each saves something
+    may_keep: bool
+    view: str
+
+
 @dataclass(slots=True)
 class _Applied:
     """An operation that is applied to values, by the overloads that the call may mean."""
@@ -98,7 +99,7 @@ class _Applied:
     run: FileRun
     state: FlowState
     name: str
-    overloads: tuple[Overload, ...]
+    forms: _Forms
     values: Sequence[Value]
     keywords: Mapping[str, Value]
     tensors: list[Value]
@@ -109,13 +110,12 @@ class _Applied:
 
     def effect(self, *, in_place: bool) -> Effect:
         """Return the result with its history, and the saved arguments and results."""
-        state, grad, overloads = self.state, self.grad, self.overloads
-        if grad and any(o.saves or o.results or o.may_save or o.may_results for o in overloads):
+        state, grad, view = self.state, self.grad, self.forms.view
+        if grad and self.forms.may_keep:
             self.node = self.run.new_node()
-        saving = [overload for overload in overloads if overload.saves or overload.may_save]
+        saving = self.forms.saving
         saves = [save for overload in saving for save in self._arguments(overload, in_place=in_place)]
         first = self.values[0] if self.values else PLAIN
-        view = _view_of(overloads)
         if view and not in_place:
             is_view = self.name == "reshape" and _divides([*self.values[1:], *self.keywords.values()])
             name = "view" if is_view else self.name
@@ -128,8 +128,7 @@ class _Applied:
             graphs = [only_graph(tensor) for tensor in self.tensors]
             if all(graphs):  # a sum of losses, each of which may come from an unknown function
                 uses = uses.union(*graphs)
-            certain = all(overload.saves or overload.results for overload in overloads)
-            nodes |= self.node if grad == Grad.YES and certain else 0
+            nodes |= self.node if grad == Grad.YES and self.forms.keep else 0
             may |= self.node
         if in_place:
             result = first._replace(
@@ -147,9 +146,11 @@ class _Applied:
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
 
-    def _save(self, value: Value, role: str, grad: int, operand: ast.expr | None = None) -> SaveEffect:
+    def _save(
+        self, value: Value, role: str, grad: Grad, operand: ast.expr | None = None, *, own: bool = True
+    ) -> SaveEffect:
         shown = None if operand is None else self.run.span(operand)
-        return SaveEffect(value, self.name, role, self.span, self.node, Grad(grad), shown)
+        return SaveEffect(value, self.name, role, self.span, self.node, grad, shown, own)
 
     def _arguments(self, overload: Overload, *, in_place: bool) -> Iterator[SaveEffect]:
         """Yield the arguments that an overload saves, if a gradient that reads them is needed."""
@@ -164,11 +165,10 @@ class _Applied:
                 grad = self._needed_grad([value for key in only_if for value in given.get(key, PLAIN).parts])
                 if not only_if:
                     grad = self.grad
-                if not sure or not all(role in other.saves for other in self.overloads):
+                if not sure or not all(role in other.saves for other in self.forms.every):
                     grad = Grad(min(grad, Grad.MAYBE))
-                for value in given[role].parts:
-                    made = self._save(value, role, grad, expressions.get(role))
-                    yield made._replace(own=not only_if)
+                for value in given[role].parts if grad else ():
+                    yield self._save(value, role, grad, expressions.get(role), own=not only_if)
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)
@@ -179,9 +179,10 @@ class _Applied:
 
     def _results(self, result: Value) -> tuple[Value, list[SaveEffect]]:
         """Return one value for each output, and the saved ones."""
-        returns = self.overloads[0].returns if self.overloads else ("result",)
-        integer = self.overloads[0].integer if self.overloads else ()
-        if len(returns) > 1 and len({overload.returns for overload in self.overloads}) == 1:
+        overloads = self.forms.every
+        returns = overloads[0].returns if overloads else ("result",)
+        integer = overloads[0].integer if overloads else ()
+        if len(returns) > 1 and len({overload.returns for overload in overloads}) == 1:
             items, saves = [], []
             for role in returns:
                 if role in integer:
@@ -191,16 +192,16 @@ class _Applied:
                     saves += self._result(role, items[-1], self.grad)
             return sequence(tuple(items), "tuple"), saves
         grad = self.grad
-        if len(self.overloads) > 1 and any(len(overload.returns) > 1 for overload in self.overloads):
+        if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
             grad = Grad(min(grad, Grad.MAYBE))
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        if not any(role in overload.results or role in overload.may_results for overload in self.overloads):
+        if not any(role in form.results or role in form.may_results for form in self.forms.every):
             return []
-        always = all(role in overload.results for overload in self.overloads)
-        return [self._save(value, "result", grad if always else min(grad, Grad.MAYBE))]
+        always = all(role in overload.results for overload in self.forms.every)
+        return [self._save(value, "result", grad if always else Grad(min(grad, Grad.MAYBE)))]
 
 
 def _divides(shape: Sequence[Value]) -> bool:
@@ -251,13 +252,9 @@ def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
 
 
 def unknown_result(
-    run: FileRun,
-    state: FlowState,
-    values: Iterable[Value],
-    *,
-    strong: bool = False,
+    run: FileRun, state: FlowState, values: Iterable[Value], *, strong: bool = False,
     more: Iterable[Value] = (),
-) -> Value:
+) -> Value:  # fmt: skip
     """Return the result of an unknown function: it may depend on all its arguments, and surely on ``values``
     if it is ``strong``."""
     every = [part for value in (*values, *more) for part in (value, *value.items)]
@@ -271,11 +268,6 @@ def unknown_result(
 
 def _made_in(state: FlowState, span: SourceSpan) -> ViewOrigin | None:
     return ViewOrigin("inference", span) if state.mode == 2 else None
-
-
-def _view_of(overloads: tuple[Overload, ...]) -> str:
-    kinds = {overload.view for overload in overloads}
-    return kinds.pop() if len(kinds) == 1 else "maybe" if kinds - {""} else ""
 
 
 def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str, Value]) -> dict[str, Value]:
@@ -295,11 +287,17 @@ def _kind(value: Value, state: FlowState) -> str:
 @lru_cache(maxsize=4096)
 def _overloads(
     name: str, values: tuple[str, ...], named: tuple[tuple[str, str], ...], in_place: bool, functional: bool
-) -> tuple[Overload, ...]:
+) -> _Forms:
     """Return the overloads that a call with arguments of these kinds can mean, or all if it is none."""
     table = torch_table()
     every = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
-    return tuple(overload for overload in every if _fits(overload, values, dict(named))) or every
+    every = tuple(overload for overload in every if _fits(overload, values, dict(named))) or every
+    saving = tuple(overload for overload in every if overload.saves or overload.may_save)
+    keep = all(overload.saves or overload.results for overload in every)
+    may_keep = bool(saving) or any(overload.results or overload.may_results for overload in every)
+    views = {overload.view for overload in every}
+    view = views.pop() if len(views) == 1 else "maybe" if views - {""} else ""
+    return _Forms(every, saving, keep, may_keep, view)
 
 
 def _fits(overload: Overload, values: Sequence[str], named: dict[str, str]) -> bool:

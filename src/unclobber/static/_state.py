@@ -78,7 +78,10 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        return self.but(**{name: getattr(self, name).copy() for name in _CONTAINERS})
+        changed = self.but()
+        for name in _CONTAINERS:
+            vars(changed)[name] = vars(changed)[name].copy()
+        return changed
 
     def but(self, **fields: Any) -> FlowState:  # shares all other containers
         changed = FlowState.__new__(FlowState)
@@ -86,7 +89,7 @@ class FlowState:
         return changed
 
     def is_sure(self, value: Value) -> bool:
-        return value.sure or bool(value.places & self.sure)
+        return value.sure or not value.places.isdisjoint(self.sure)
 
     def assume(self, condition: tuple[str, bool]) -> None:
         """Note that a condition holds, and give names the values that they got where it held before."""
@@ -126,17 +129,18 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     # `a` is given up, except for what its names and attributes were bound to.
     merged = a.but(names=a.names.copy(), attributes=a.attributes.copy())
     for name, joined in _JOINS.items():
-        mine = getattr(merged, name)
-        for key, value in getattr(b, name).items():
+        mine, theirs = getattr(merged, name), getattr(b, name)
+        # Mostly all entries are identical, because both branches come from the same state.
+        for key, value in theirs.items() if mine != theirs else ():
             known = mine.get(key)
-            # Most entries are identical, because both branches come from the same state.
             if known is not value:
                 mine[key] = value if known is None else joined(known, value)
-    merged.written = {place: now for place, now in a.written.items() if b.written.get(place) == now}
+    if a.written != b.written:
+        merged.written = {place: now for place, now in a.written.items() if b.written.get(place) == now}
     merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
     merged.pending.update(b.pending)
     merged.sure |= b.sure
-    merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
+    merged.steps = a.steps if a.steps == b.steps else tuple(dict.fromkeys(a.steps + b.steps))
     merged.reached |= b.reached
     merged.retained = merged.retained or b.retained
     merged.maybe_reached |= b.maybe_reached

@@ -157,16 +157,19 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     merged = merge(left, right)
     if merged.dead:
         return merged
-    _leave_behind(run, merged, left, right)
+    names = _bound_apart(left.names, right.names)
+    _leave_behind(run, merged, left, right, names)
     if not calls(test):
+        attributes = _bound_apart(left.attributes, right.attributes)
         for end, holds in ((left, not negated), (right, negated)):
-            merged.bound_if[text, holds] = {
-                name: (after[name], value)
-                for after, bound in ((merged.names, end.names), (merged.attributes, end.attributes))
-                for name, value in bound.items()
-                if after.get(name, value) is not value
-            }
+            pairs = [(name, merged.names[name], end.names[name]) for name in names]
+            pairs += [(name, merged.attributes[name], end.attributes[name]) for name in attributes]
+            merged.bound_if[text, holds] = {name: (new, old) for name, new, old in pairs if new is not old}
     return merged
+
+
+def _bound_apart(left: dict[str, Value], right: dict[str, Value]) -> list[str]:
+    return [name for name, value in left.items() if right.get(name, value) is not value]
 
 
 @follows(ast.Match)
@@ -176,15 +179,17 @@ def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
     return reduce(merge, [run.execute(case.body, state.copy()) for case in node.cases])
 
 
-def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowState) -> None:
+def _leave_behind(
+    run: FileRun, merged: FlowState, left: FlowState, right: FlowState, apart: list[str]
+) -> None:
     """Take from what one branch alone bound the graph that the round before, or the time before a step, left
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
     """
     clock, node = run.round
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
-    for name, value in merged.names.items() if clock else ():
-        yes, no = left.names.get(name), right.names.get(name)
-        if yes is not None and no is not None and yes is not no and (value.may or value.uses):
+    for name in apart if clock else ():
+        value, yes, no = merged.names[name], left.names[name], right.names[name]
+        if value.may or value.uses:
             uses = frozenset(u for u in value.uses if u.clock > clock or u in yes.uses & no.uses)
             may = value.may & (-(2 << node) | yes.may & no.may)
             merged.names[name] = value._replace(uses=uses, may=may)

@@ -151,11 +151,11 @@ def constant(value: Any) -> Value:
 
 def only_graph(value: Value) -> frozenset[Use]:
     """Return the uses on which a value depends if backward runs from it."""
-    return value.data.uses if isinstance(value.data, OnlyGraph) and not value.uses else value.uses
+    return value.data.uses if not value.uses and isinstance(value.data, OnlyGraph) else value.uses
 
 
 def sole_graph(values: Iterable[Value]) -> OnlyGraph | None:
-    graphs = {only_graph(value) for value in values} - {frozenset()}
+    graphs = {graph for value in values if (graph := only_graph(value))}
     return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
 
 

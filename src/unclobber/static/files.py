@@ -161,15 +161,9 @@ def _reason(error: Exception) -> str:
 
 
 def check_files(
-    paths: Sequence[str],
-    *,
-    named: Collection[str] = (),
-    all_rules: bool = False,
-    jobs: int = 1,
-    done: Callable[[CheckedFile], None] | None = None,
-    cache: str | None = None,
-    text: str | None = None,
-) -> list[CheckedFile]:
+    paths: Sequence[str], *, named: Collection[str] = (), all_rules: bool = False, jobs: int = 1,
+    done: Callable[[CheckedFile], None] | None = None, cache: str | None = None, text: str | None = None,
+) -> list[CheckedFile]:  # fmt: skip
     """Check files, on several cores if there are many.
 
     Args:
