@@ -13,10 +13,8 @@ from ._operations import operation
 from ._state import FlowState
 from ._values import ANY, PLAIN, SHAPE, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
 
-_PLAIN = """
-shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
-"""
-_NUMBERS = frozenset(_PLAIN.split())
+_PLAIN = "shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf"
+_NUMBERS = frozenset({*_PLAIN.split(), "__class__", "__name__"})
 
 
 def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:

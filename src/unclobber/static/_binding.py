@@ -143,7 +143,7 @@ def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowStat
     if base.may_be_tensor and not is_text(target.slice):
         if isinstance(target.value, ast.Attribute) and target.value.attr == "data":
             data_written(run, target.value, target, state)
-        part = base._replace(leaf=Leaf(min(base.leaf, Leaf.VIEW)))
+        part = base._replace(leaf=min(base.leaf, Leaf.VIEW))
         whole = target if run.statement is None else run.statement
         written = write(run, state, WriteEffect(part, target, whole, "[...] =", value))
         rebind_view(run, target.value, written._replace(leaf=base.leaf), state)
@@ -211,7 +211,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
         origin = None
         if run.statement is not None and state.is_sure(value) and value.data != "network" and not state.mode:
             origin = ViewOrigin("several", run.span(run.statement))  # a loop over a tensor is its `unbind`
-        return _apart(run, value)._replace(origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
+        return _apart(run, value)._replace(origin=origin, leaf=min(value.leaf, Leaf.VIEW), name="")
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.part_of(value.places), may=value.may | value.nodes, uses=value.uses)

@@ -61,8 +61,11 @@ def call_of(
             values += value.items if value.kind == "sequence" else [elements(run, value, state)]
         else:
             values.append(run.evaluate(argument, state))
-    keywords = {keyword.arg or "": run.evaluate(keyword.value, state) for keyword in node.keywords}
-    keywords.pop("", None)
+    keywords = {}
+    for keyword in node.keywords:
+        value = run.evaluate(keyword.value, state)
+        if keyword.arg:
+            keywords[keyword.arg] = value
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
     nodes = [] if starred else node.args
     run.call = node

@@ -61,12 +61,9 @@ class FunctionRules:
 
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
-        values = [
-            assignment.value
-            for assignment in ast.walk(self.node)
-            if isinstance(assignment, ast.Assign)
-            and any(isinstance(n, ast.Name) and n.id == name for t in assignment.targets for n in ast.walk(t))
-        ]
+        made = [n for n in ast.walk(self.node) if isinstance(n, ast.Assign)]
+        bound = [{getattr(n, "id", "") for t in each.targets for n in ast.walk(t)} for each in made]
+        values = [each.value for each, names in zip(made, bound, strict=True) if name in names]
         return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:

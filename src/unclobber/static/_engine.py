@@ -31,11 +31,7 @@ BUDGET = 60_000  # limit of evaluated expressions for one function
 
 
 class FileRun:
-    """The interpretation of one file.
-
-    Args:
-        index: The file's names.
-    """
+    """The interpretation of the file of an index."""
 
     def __init__(self, index: FileIndex) -> None:
         """Start with no suspicions, at the file's top."""
@@ -76,8 +72,9 @@ class FileRun:
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
         value = expressions[type(node)](self, node, state)
-        for place in value.places & state.grown.keys() if state.grown and value.places else ():
-            value = both(value, state.grown[place])
+        if state.grown and value.places:
+            for place in value.places & state.grown.keys():
+                value = both(value, state.grown[place])
         return value
 
     def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from ..syntax import NotParsedError, SourcePart, dotted, imported_by, last_name, parse
 from ._names import optimized
@@ -19,6 +19,7 @@ MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
 _NO_PARENTS = frozenset({ast.Constant, type(None)})  # kinds of children that hold no others
+_DEFINITIONS = get_args(Definition)
 unparsed = lru_cache(maxsize=4096)(ast.unparse)
 
 
@@ -64,7 +65,7 @@ class FileIndex:
                     self.parametrized |= set(map(unparsed, node.targets))
             elif kind is ast.With or kind is ast.AsyncWith:
                 off |= is_off([item.context_expr for item in node.items])
-            elif isinstance(node, Definition):
+            elif kind in _DEFINITIONS:
                 self._defined[node.name] += isinstance(node, FunctionNode)
                 vars(node)["home"] = self
                 if isinstance(node, FunctionNode):

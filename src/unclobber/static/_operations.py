@@ -29,6 +29,7 @@ from ._writes import Effect, perform
 
 APART = ("data", "detached")
 """Values of `Value.data` for a tensor that shares memory with another, but not its history."""
+_NONE, _NO_USES, _NO_OWNERS = Constant(None), frozenset[Use](), frozenset[str]()  # made once
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _FLOATS = {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
 """Operations that make floats of integers."""
@@ -69,11 +70,11 @@ def operation(
         return run.tensor(Grad.NO, origin=_made_in(state, run.span(node)), integer=integer)
     if plain in table.makes_integers and not in_place:
         return run.tensor(Grad.NO, integer=True)
-    kinds = tuple(_kind(value, state) for value in values)
-    named = tuple((key, _kind(value, state)) for key, value in keywords.items())
+    kinds = tuple([_kind(value, state) for value in values])
+    named = tuple([(key, _kind(value, state)) for key, value in keywords.items()])
     forms = _overloads(name, kinds, named, in_place, functional)
     certain = [tensor for tensor in tensors if state.is_sure(tensor)]
-    grad = max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
+    grad = max([tensor.grad for tensor in certain or tensors], default=Grad.NO)
     if state.mode:
         grad = Grad.NO
     elif grad == Grad.NO and any(tensor.grad for tensor in tensors):
@@ -87,8 +88,8 @@ class _Forms(NamedTuple):
 
     every: tuple[Overload, ...]
     saving: tuple[Overload, ...]  # those that save, or may save, an argument
+    results: dict[str, bool]  # those that one may save, and whether each overload does
     keep: bool  # whether each saves something
-    may_keep: bool
     view: str
 
 
@@ -111,7 +112,7 @@ class _Applied:
     def effect(self, *, in_place: bool) -> Effect:
         """Return the result with its history, and the saved arguments and results."""
         state, grad, view = self.state, self.grad, self.forms.view
-        if grad and self.forms.may_keep:
+        if grad and (self.forms.saving or self.forms.results):
             self.node = self.run.new_node()
         saving = self.forms.saving
         saves = [save for overload in saving for save in self._arguments(overload, in_place=in_place)]
@@ -121,8 +122,7 @@ class _Applied:
             name = "view" if is_view else self.name
             made = view_of(self.run, state, name, view, first, self.span, grad)
             return Effect(made, tuple(saves))
-        nodes = may = 0
-        uses = frozenset[Use]()
+        nodes, may, uses = 0, 0, _NO_USES
         if not state.mode:
             nodes, may, uses = history(self.tensors)
             graphs = [only_graph(tensor) for tensor in self.tensors]
@@ -166,7 +166,7 @@ class _Applied:
                 if not only_if:
                     grad = self.grad
                 if not sure or not all(role in other.saves for other in self.forms.every):
-                    grad = Grad(min(grad, Grad.MAYBE))
+                    grad = min(grad, Grad.MAYBE)
                 for value in given[role].parts if grad else ():
                     yield self._save(value, role, grad, expressions.get(role), own=not only_if)
 
@@ -194,14 +194,14 @@ class _Applied:
         grad = self.grad
         if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
-            grad = Grad(min(grad, Grad.MAYBE))
+            grad = min(grad, Grad.MAYBE)
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        if not any(role in form.results or role in form.may_results for form in self.forms.every):
+        if role not in self.forms.results:
             return []
-        always = all(role in overload.results for overload in self.forms.every)
-        return [self._save(value, "result", grad if always else Grad(min(grad, Grad.MAYBE)))]
+        always = self.forms.results[role]
+        return [self._save(value, "result", grad if always else min(grad, Grad.MAYBE))]
 
 
 def _divides(shape: Sequence[Value]) -> bool:
@@ -226,7 +226,7 @@ def view_of(
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,
         )  # fmt: skip
-    leaf = Leaf(min(first.leaf, Leaf.VIEW)) if not state.mode else first.leaf
+    leaf = min(first.leaf, Leaf.VIEW) if not state.mode else first.leaf
     apart = first.data if first.data in APART else None
     base = first._replace(kind="tensor", sure=True, places=places, items=(), name="", data=apart)
     if view == "several":
@@ -244,10 +244,10 @@ def view_of(
 
 
 def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
-    nodes = may = 0
-    uses = frozenset[Use]()
+    nodes, may, uses = 0, 0, _NO_USES
     for value in values:
-        nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
+        nodes, may = nodes | value.nodes, may | value.may | value.nodes
+        uses = uses | value.uses if value.uses else uses
     return nodes, may, uses
 
 
@@ -258,7 +258,7 @@ def unknown_result(
     """Return the result of an unknown function: it may depend on all its arguments, and surely on ``values``
     if it is ``strong``."""
     every = [part for value in (*values, *more) for part in (value, *value.items)]
-    owners = frozenset[str]().union(*(part.owners for part in every))
+    owners = _NO_OWNERS.union(*[part.owners for part in every])
     if state.mode:
         return Value(grad=Grad.NO, places=run.new_place(), owners=owners)
     nodes, may, uses = history(every)
@@ -279,8 +279,8 @@ def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str,
 
 
 def _kind(value: Value, state: FlowState) -> str:
-    if value.kind == "plain" and value.data != Constant(None):
-        return "s"
+    if value.kind == "plain":
+        return "" if value.data == _NONE else "s"
     return "t" if value.may_be_tensor and state.is_sure(value) else ""  # empty: it fits everywhere
 
 
@@ -293,11 +293,12 @@ def _overloads(
     every = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
     every = tuple(overload for overload in every if _fits(overload, values, dict(named))) or every
     saving = tuple(overload for overload in every if overload.saves or overload.may_save)
+    kept = {role for overload in every for role in (*overload.results, *overload.may_results)}
+    results = {role: all(role in overload.results for overload in every) for role in kept}
     keep = all(overload.saves or overload.results for overload in every)
-    may_keep = bool(saving) or any(overload.results or overload.may_results for overload in every)
     views = {overload.view for overload in every}
     view = views.pop() if len(views) == 1 else "maybe" if views - {""} else ""
-    return _Forms(every, saving, keep, may_keep, view)
+    return _Forms(every, saving, results, keep, view)
 
 
 def _fits(overload: Overload, values: Sequence[str], named: dict[str, str]) -> bool:

@@ -79,8 +79,9 @@ class FlowState:
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
         changed = self.but()
+        known = vars(changed)
         for name in _CONTAINERS:
-            vars(changed)[name] = vars(changed)[name].copy()
+            known[name] = known[name].copy()
         return changed
 
     def but(self, **fields: Any) -> FlowState:  # shares all other containers

@@ -64,7 +64,7 @@ def _augmented_value(run: FileRun, target: ast.expr, state: FlowState) -> Value:
     if isinstance(target, ast.Subscript) and current.may_be_tensor:
         base = run.evaluate(target.value, state)
         if base.may_be_tensor:
-            leaf = Leaf(min(base.leaf, Leaf.VIEW))
+            leaf = min(base.leaf, Leaf.VIEW)
             return base._replace(leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
     return current
 
@@ -77,7 +77,7 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     holder = target.value if isinstance(target, ast.Subscript) else target
     if isinstance(holder, ast.Attribute) and holder.attr == "data":
         data_written(run, holder, node, state)
-    part = current._replace(leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
+    part = current._replace(leaf=min(current.leaf, Leaf.VIEW)) if is_part else current
     written = write(run, state, WriteEffect(part, target, node, how, value))
     result = operation(
         run, state, operator.operation, [written, value], node, operands=[target, node.value], in_place=True

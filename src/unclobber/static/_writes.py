@@ -83,8 +83,8 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     value = saved.value
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
-    certain = saved.grad if len(value.places) == 1 else Grad(min(saved.grad, Grad.MAYBE))
-    kept = saved._replace(value=PLAIN, grad=certain, guards=state.guards)
+    certain = saved.grad if len(value.places) == 1 else min(saved.grad, Grad.MAYBE)
+    kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, saved.own, state.guards)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
