@@ -85,6 +85,29 @@ def transformer() -> Step:
     return step_of(blocks, torch.randn(4, 64, 512), torch.optim.SGD)
 
 
+def policy() -> Step:
+    """REINFORCE: each observation is an array's tensor, which the first layer saves."""
+    net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    observations = torch.randn(16, 8).numpy()
+
+    def step() -> None:
+        returns, kept = torch.zeros(16), []
+        for t, observation in enumerate(observations):
+            chances = net(torch.from_numpy(observation)).log_softmax(-1)
+            action = chances.detach().argmax()
+            kept.append(chances[action])
+            returns[t] = action
+        for t in range(14, -1, -1):
+            returns[t] += 0.9 * returns[t + 1]
+        loss = -(torch.stack(kept) * returns).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 WORKLOADS = (
     Workload(
         "mlp-sgd",
@@ -100,6 +123,7 @@ WORKLOADS = (
         rounds=60,
         steps=10,
     ),
+    Workload("policy", "REINFORCE over 16 observations of NumPy's, an MLP of 32, Adam", policy, 60, 4),
     Workload("transformer", "4 transformer blocks, d = 512, batch 4 x 64 tokens, SGD", transformer, 40, 2),
     Workload(
         "conv",
