@@ -622,12 +622,20 @@ def test_saves_of_lent_memory_need_no_python(native):
         assert not session.ledger.watched
 
 
-def test_a_gradient_in_lent_memory_is_observed(native):
-    """Backward adds to the array's memory, which the graph has saved."""
-    w = torch.ones(4, requires_grad=True)
-    w.grad = torch.from_numpy(torch.ones(4).numpy())
+class Labelled(torch.Tensor):
+    """A class of a program's, which changes nothing."""
+
+
+@pytest.mark.parametrize(
+    "other", [lambda t: t, lambda t: t.as_subclass(Labelled), lambda t: torch.from_numpy(t.numpy())]
+)
+def test_a_backward_that_adds_to_what_is_saved_is_observed(native, other):
+    """Of any memory and class: a gradient that a graph has saved is told from a tensor that is none."""
+    w, given = torch.ones(4, requires_grad=True), other(torch.ones(4))
     with Session("watch") as session:
-        loss = (w * w.grad).sum()
+        loss = (w * given).sum()
+        assert session.ledger.pending.can_pause_observation() is True
+        w.grad = given
         assert session.ledger.pending.can_pause_observation() is False
         del loss
 

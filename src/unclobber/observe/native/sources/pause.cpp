@@ -41,7 +41,7 @@ struct Look {
 
   // False if only Python can decide.
   bool at(saves::Save* save) {
-    if (save->entry != nullptr || !save->saved().defined() || (save->storage == nullptr && !save->lent)) return false;
+    if (save->entry != nullptr || !save->saved().defined() || !saves::has_memory(save->saved())) return false;
     c10::StorageImpl* storage = saves::storage_of(save->saved());
     if (c10::raw::intrusive_ptr::use_count(storage) == 1) return true;
     const auto type = save->saved().scalar_type();

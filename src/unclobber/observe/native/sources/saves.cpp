@@ -210,14 +210,15 @@ bool is_kept_itself(const at::Tensor& tensor, torch::autograd::AutogradMeta* met
   return tensor.tensor_data();
 }
 
-bool is_usual(const at::Tensor& tensor) {
+bool has_memory(const at::Tensor& tensor) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto keys = impl->key_set();
-  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->is_inference() ||
-      keys.has_any(c10::functorch_transforms_ks | c10::python_ks)) {
-    return false;
-  }
-  PyObject* object = object_of(impl);
+  return impl->has_storage() && impl->layout() == c10::kStrided && !impl->is_inference() &&
+         !impl->key_set().has_any(c10::functorch_transforms_ks | c10::python_ks);
+}
+
+bool is_usual(const at::Tensor& tensor) {
+  if (!has_memory(tensor)) return false;
+  PyObject* object = object_of(tensor.unsafeGetTensorImpl());
   return object == nullptr || is_of(object, THPVariableClass) || is_of(object, ParameterClass);
 }
 

@@ -252,7 +252,10 @@ inline size_t holders_of(c10::StorageImpl* storage) {
   return c10::raw::intrusive_ptr::use_count(storage) - (is_held_by_python(storage) ? 1 : 0);
 }
 
-// Whether it is strided memory of its own, with no class and no transform of the program's.
+// Whether it is strided memory of its own, past no transform and no `__torch_dispatch__` of the program's.
+bool has_memory(const at::Tensor& tensor);
+
+// The same, with no class of the program's.
 bool is_usual(const at::Tensor& tensor);
 
 // Whether torch would keep the tensor itself, because it is no output of the node that saves it. `meta`: its own, or NULL.
