@@ -95,9 +95,10 @@ def torchrl() -> Step:
 
 
 def _llama() -> Any:
+    """A small Llama as users have it: its parameters lie in a mapped file."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    return LlamaForCausalLM(
+    made = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=100,
             hidden_size=64,
@@ -107,10 +108,13 @@ def _llama() -> Any:
             num_key_value_heads=2,
         )
     )
+    with tempfile.TemporaryDirectory() as folder:
+        made.save_pretrained(folder)
+        return LlamaForCausalLM.from_pretrained(folder)
 
 
 def peft() -> Step:
-    """LoRA of rank 4 on a Llama of 3 layers of 64."""
+    """LoRA of rank 4 on a Llama of 3 layers of 64, loaded from a file."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -185,13 +189,13 @@ STEPS_OF: dict[str, tuple[str, Callable[[], Step]]] = {
     "torchdiffeq": ("a neural ODE, dopri5, an MLP of 16, batch 8", torchdiffeq),
     "gpytorch": ("an exact Gaussian process, 60 points", lambda: of_realworld("gpytorch_exact")),
     "torchrl": ("PPO's clipped loss, actor and critic of 32, batch 64", torchrl),
-    "peft": ("LoRA of rank 4 on a Llama, 3 layers of 64", peft),
+    "peft": ("LoRA of rank 4 on a loaded Llama, 3 layers of 64", peft),
     "timm": ("a vision transformer, 2 layers of 64, 4 pictures", timm),
     "torch-geometric": ("graph attention, 3 layers of 32, 400 edges", lambda: of_realworld("geometric_gat")),
     "x-transformers": ("a decoder, 3 layers of 64", lambda: of_realworld("x_transformers_decoder")),
     "pyro-ppl": ("variational inference of a regression", lambda: of_realworld("pyro_svi")),
     "opacus": ("private SGD of a small convolution, batch 16", opacus),
-    "transformers": ("a step of Trainer, a Llama of 3 layers of 64", trainer),
+    "transformers": ("a step of Trainer, a loaded Llama of 3 layers of 64", trainer),
 }
 """By the name on PyPI: what is run, and how it is made."""
 

@@ -622,6 +622,24 @@ def test_saves_of_lent_memory_need_no_python(native):
         assert not session.ledger.watched
 
 
+def test_a_part_of_a_mapped_file_is_not_copied(native, tmp_path):
+    """safetensors makes parameters so. What an array shows may change unseen, whatever part it is."""
+    (file := tmp_path / "weights").write_bytes(bytes(64))
+    mapped = torch.UntypedStorage.from_file(str(file), shared=False, nbytes=64)
+    array = torch.ones(4).numpy()
+    shown = torch.from_numpy(array).untyped_storage()[0:16]
+    w = torch.ones(4, requires_grad=True)
+    for part in (mapped[16:32], mapped[16:48][0:16], torch.arange(8.0).untyped_storage()[16:32], shown):
+        values = torch.asarray(part, dtype=torch.uint8).view(torch.float32)
+        with Session("watch", warn=False) as session:
+            loss = (w * values).sum()
+            (saved,) = session.ledger.saves()
+            assert (saved.copied is None) == (part is not shown)
+            array += 1
+            loss.backward()
+        assert [finding.code for finding in session.findings] == (["UC102"] if part is shown else [])
+
+
 class Labelled(torch.Tensor):
     """A class of a program's, which changes nothing."""
 

@@ -130,6 +130,7 @@ PyMODINIT_FUNC PyInit__unclobber_native() {
       [] {
         Owned module = must(PyModule_Create(&definition));
         take_lock_around_forks();
+        saves::learn_parts();
         pack::add_to(module.get());
         unpack::add_to(module.get());
         queue::add_to(module.get());

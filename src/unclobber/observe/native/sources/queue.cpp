@@ -95,9 +95,9 @@ PyObject* append(PyObject* self, PyObject* entry) {
     PyErr_SetString(PyExc_TypeError, "a weak reference is expected");
     throw python_error();
   }
+  const bool lent = is_lent(PyWeakref_GET_OBJECT(entry));
   auto* save = new Save;
   save->entry = Py_NewRef(entry);
-  const bool lent = is_lent(PyWeakref_GET_OBJECT(entry));
   Locked locked;
   if (lent) queue_of(self).report_all_writes();
   queue_of(self).append(save);

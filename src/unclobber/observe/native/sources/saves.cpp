@@ -4,6 +4,7 @@
 #include <ATen/SequenceNumber.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_function.h>
+#include <torch/csrc/Storage.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -500,9 +501,16 @@ bool is_shown(const c10::StorageImpl* storage) {
   return shown_count.load(std::memory_order_relaxed) != 0 && is_one_shown(storage);
 }
 
-// Whether memory that can't be resized is none of a file's and none that processes share, as a data loader's batches:
-// torch has not allocated it then.
+c10::DeleterFnPtr frees_part = nullptr;  // how torch frees a part of a storage, whose context is that storage
+
+// Whether memory that can't be resized is none of a file's and none that processes share, as a data loader's batches,
+// nor a part of such: torch has not allocated it then.
 UNCLOBBER_COLD bool is_borrowed(const c10::StorageImpl* storage) {
+  // safetensors, by which transformers loads models, maps a file and takes parts: `storage[start:end]`
+  while (frees_part != nullptr && storage->data_ptr().get_deleter() == frees_part) {
+    storage = static_cast<const c10::StorageImpl*>(storage->data_ptr().get_context());
+    if (storage->resizable()) return false;
+  }
   return at::MapAllocator::fromDataPtr(storage->data_ptr()) == nullptr &&
          at::RefcountedMapAllocator::fromDataPtr(storage->data_ptr()) == nullptr;
 }
@@ -527,6 +535,15 @@ std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   const bool others = (!storage->resizable() && is_borrowed(storage)) || is_shown(storage);
   return others ? copy_of(tensor) : nullptr;
+}
+
+void learn_parts() {
+  Owned torch = must(PyImport_ImportModule("torch"));
+  Owned whole = must(PyObject_CallMethod(torch.get(), "UntypedStorage", "i", 2));
+  Owned part = must(PySequence_GetSlice(whole.get(), 0, 1));
+  if (!THPStorage_Check(whole.get()) || !THPStorage_Check(part.get())) return;
+  const c10::DataPtr& memory = THPStorage_Unpack(part.get()).data_ptr();
+  if (memory.get_context() == THPStorage_Unpack(whole.get()).unsafeGetStorageImpl()) frees_part = memory.get_deleter();
 }
 
 bool has_bytes(const at::Tensor& tensor, const std::string& bytes) { return bytes_in(tensor) == bytes; }

@@ -276,6 +276,9 @@ Save* file(const std::shared_ptr<Queue>& queue, const at::Tensor& tensor, stacks
 // Whether no write has met it. Under the interpreter's lock.
 bool is_fresh(Save* save);
 
+// Find out how torch frees a part of a storage, by which `bytes_of` knows one.
+void learn_parts();
+
 // A copy of the tensor's bytes if code outside of torch can write to its memory at any time, else NULL.
 std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor);
 
