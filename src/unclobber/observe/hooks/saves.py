@@ -289,6 +289,8 @@ class SavedTensorHooks:
                 return pack(tensor)
             record = hooks.pack(kept)
             record.__class__ = UncheckedSave
+            if kept is alias:  # which would keep itself, and the activation, until the collector runs
+                record.held = None
             # Before the hook, which stops the recomputation at its last save by raising.
             setattr(alias, _SAVE_RECORD_ATTRIBUTE, record)
             return pack(alias)
