@@ -416,3 +416,10 @@ def test_a_result_is_freed():
     del result
     gc.collect()
     assert alive() is None
+
+
+def test_a_tensor_of_a_transform():
+    """A copy of it is a wrapper, which has no memory to look at."""
+    x = torch.rand(3)
+    with unclobber.watch(fingerprint=1.0):
+        assert torch.equal(torch.func.grad(lambda v: v.exp().sum())(x), x.exp())

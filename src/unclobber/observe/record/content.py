@@ -35,6 +35,8 @@ def digest(tensor: torch.Tensor) -> int | None:
             return None
         if not tensor.is_contiguous():
             tensor = tensor.contiguous()
+        if not compat.tensors.is_plain(tensor):  # under `torch.func.grad` a copy is its wrapper
+            return None
         return _of_bytes(tensor) if tensor.device.type == "cpu" else of_words(tensor)
 
 
