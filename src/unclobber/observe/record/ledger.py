@@ -286,6 +286,7 @@ class Ledger:
             if not known.everything and not compat.tensors.is_resizable(tensor):
                 self._sort_pending()  # those of every storage
                 known.take_everything(self.saves())
+                self.pending.note_writes(None, None)  # what is noted would not come into the table
             return known.elsewhere(tensor, key)
 
     def track_by_address(self) -> SavesByAddress:

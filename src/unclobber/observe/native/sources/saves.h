@@ -203,6 +203,7 @@ class Queue {
   PyObject* need = nullptr;
   PyObject* unpack = nullptr;
   PyObject* file_noted = nullptr;
+  std::atomic<bool> notes_none{false};  // whether each write that meets a save is Python's
   PyObject* backward = nullptr;  // the code below which every backward runs, if originals are kept
 
  private:
