@@ -521,39 +521,11 @@ LENT = {
 """Tensors over memory that torch may not have allocated."""
 
 
-def random_writes_to(wholes, seed):
-    """Return a function that saves and writes random parts of these and of another tensor, and the graphs."""
-    chance = random.Random(seed)
-    w, kept = torch.ones((), requires_grad=True), []
-    wholes = [*wholes, torch.arange(120.0).reshape(6, 5, 4)]
-    parts = [part_of(whole, chance) for whole in wholes for _ in range(3)] + wholes
+def save_and_write(chance, parts, kept, w, exchanges=0.0):
+    """Save and write random ones of these tensors, and let some of the graphs die.
 
-    def run():
-        for _ in range(chance.randint(2, 24)):
-            kind = chance.random()
-            if kind < 0.4:
-                kept.append(w * chance.choice(parts))
-            elif kind < 0.9:
-                chance.choice(WRITES)(chance.choice(parts), chance.randint(2, 9))
-            elif kept:
-                del kept[chance.randrange(len(kept))]
-
-    return run, kept
-
-
-def random_writes(seed, of_graph, exchanges=0.0):
-    """Save and write random parts of one memory, and let some of the graphs die.
-
-    If ``of_graph``, the memory is an operation's result, perhaps one that the operation saved. ``exchanges``:
-    how often a part gets other memory, and leaves its counter to both.
+    ``exchanges``: how often one gets other memory, and leaves its counter to both.
     """
-    chance = random.Random(seed)
-    w, kept = torch.ones((), requires_grad=True), []
-    whole = torch.arange(120.0).reshape(6, 5, 4)
-    whole = chance.choice((torch.mul, torch.maximum))(whole, w).sqrt() if of_graph else whole.clone()
-    if of_graph and chance.random() < 0.5:
-        whole = whole * 2
-    parts = [part_of(whole, chance) for _ in range(4)] + [whole, whole[1:3], whole[2]]
     for _ in range(chance.randint(2, 24)):
         kind = chance.random()
         if kind < 0.4:
@@ -565,6 +537,21 @@ def random_writes(seed, of_graph, exchanges=0.0):
             chance.choice(WRITES)(chance.choice(parts), chance.randint(2, 9))
         elif kept:
             del kept[chance.randrange(len(kept))]
+
+
+def random_writes(seed, of_graph, exchanges):
+    """Save and write random parts of one memory.
+
+    If ``of_graph``, the memory is an operation's result, perhaps one that the operation saved.
+    """
+    chance = random.Random(seed)
+    w, kept = torch.ones((), requires_grad=True), []
+    whole = torch.arange(120.0).reshape(6, 5, 4)
+    whole = chance.choice((torch.mul, torch.maximum))(whole, w).sqrt() if of_graph else whole.clone()
+    if of_graph and chance.random() < 0.5:
+        whole = whole * 2
+    parts = [part_of(whole, chance) for _ in range(4)] + [whole, whole[1:3], whole[2]]
+    save_and_write(chance, parts, kept, w, exchanges)
     return kept
 
 
@@ -593,9 +580,13 @@ def test_both_cores_know_the_same_of_lent_memory(monkeypatch, native, lent):
     for module in (native, None):
         monkeypatch.setattr(core, "loaded", lambda module=module: core.Loaded(module, ""))
         for seed in range(40):
-            run, kept = random_writes_to(LENT[lent](torch.arange(120.0).reshape(6, 5, 4)), seed)
+            chance = random.Random(seed)
+            wholes = [torch.arange(120.0).reshape(6, 5, 4) for _ in range(2)]
+            wholes = [*LENT[lent](wholes[0]), wholes[1]]
+            parts = [part_of(whole, chance) for whole in wholes for _ in range(3)] + wholes
+            w, kept = torch.ones((), requires_grad=True), []
             with Session("guard") as session:
-                run()
+                save_and_write(chance, parts, kept, w)
                 noted += session.ledger.pending.written
                 found.append(known_of(session.ledger))
                 kept.clear()

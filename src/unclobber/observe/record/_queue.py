@@ -59,7 +59,7 @@ class SaveQueue(Protocol):
         """Return the account of the session's overwritten values."""
         return Account()
 
-    def note_writes(self, file: Callable[[], None] | None, backward: CodeType | None) -> None:
+    def note_writes(self, file: Callable[[], None], backward: CodeType | None) -> None:
         """Note writes to live saves, if that is possible, and call ``file`` before such a save is shown.
 
         ``backward`` is the code below which every backward runs, if the ledger keeps originals.
@@ -75,10 +75,7 @@ class SaveQueue(Protocol):
         return []
 
     def report_counter(self, tensor: torch.Tensor) -> None:
-        """Report every write that moves the version counter of ``tensor`` to the ledger from now on.
-
-        The Python kernels report each write while the queue holds a save.
-        """
+        """Report every write that moves the version counter of ``tensor`` to the ledger from now on."""
         return
 
     def can_pause_observation(self) -> bool | str | None:

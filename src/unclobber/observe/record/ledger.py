@@ -262,6 +262,8 @@ class Ledger:
                                 moved, original, maker, output = known
                                 entry = self._add(log, saved, moved)
                                 entry.original = original
+                                if self.saves_by_address is not None and self.saves_by_address.everything:
+                                    self.saves_by_address.add(saved)
                                 if maker is not None:
                                     entry.history = History.of(maker, output)
                             else:  # it has died, and was one of the versions that its line saved
@@ -286,7 +288,6 @@ class Ledger:
             if not known.everything and not compat.tensors.is_resizable(tensor):
                 self._sort_pending()  # those of every storage
                 known.take_everything(self.saves())
-                self.pending.note_writes(None, None)  # what is noted would not come into the table
             return known.elsewhere(tensor, key)
 
     def track_by_address(self) -> SavesByAddress:

@@ -180,7 +180,7 @@ Meets Queue::meets(c10::StorageImpl* storage, const at::Tensor& target, bool of_
   }
   if (!met) return Meets::kNone;
   const bool is_full = shelf.journal != nullptr && shelf.journal->writes.size() >= kMostWrites;
-  return file_noted == nullptr || notes_none || is_full || !is_noted(target) ? Meets::kPython : Meets::kNoted;
+  return file_noted == nullptr || is_full || !is_noted(target) ? Meets::kPython : Meets::kNoted;
 }
 
 bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyObject* operation, stacks::Stack* stack,

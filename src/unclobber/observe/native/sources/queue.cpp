@@ -224,16 +224,11 @@ PyObject* serve(PyObject* self, PyObject* arguments) {
   return Py_NewRef(Py_None);
 }
 
-// note_writes(file, backward): note writes to live saves here, and call file() before Python sees such a save. None: note
-// none.
+// note_writes(file, backward): note writes to live saves here, and call file() before Python sees such a save.
 PyObject* note_writes(PyObject* self, PyObject* arguments) {
   PyObject *file, *backward;
   if (!PyArg_ParseTuple(arguments, "OO", &file, &backward)) throw python_error();
   saves::Queue& queue = queue_of(self);
-  if (file == Py_None) {  // another thread may be noting one, which `file_noted` will file
-    queue.notes_none = true;
-    return Py_NewRef(Py_None);
-  }
   Owned old(std::exchange(queue.file_noted, Py_NewRef(file)));
   Owned old_backward(std::exchange(queue.backward, backward == Py_None ? nullptr : Py_NewRef(backward)));
   return Py_NewRef(Py_None);

@@ -90,7 +90,6 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   const bool kept_itself = is_kept_itself(tensor, meta);
   const bool allocated = !tensor.unsafeGetTensorImpl()->has_storage() || storage_of(tensor)->resizable();
-  lent = usual && !allocated;
   if (usual && allocated) storage = storage_of(tensor);
   if (kept_itself) held = tensor;
   if (kept_itself && storage != nullptr) {
@@ -118,8 +117,11 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   operation = stacks::current(&fresh);
   if (fresh && sees) see_writes();
   Locked locked;
-  if (lent) queue->lend(this, storage_of(tensor));
-  if (!usual && !allocated) queue->report_all_writes();
+  if (!allocated && usual) {
+    queue->lend(this, storage_of(tensor));
+  } else if (!allocated) {
+    queue->report_all_writes();
+  }
   queue->append(this);
 }
 
@@ -308,9 +310,9 @@ void Queue::index() {
   for (Link* at = queue_.after; at != &queue_;) {
     auto* save = static_cast<Save*>(at);
     at = at->after;
-    if (save->storage == nullptr && lent_ranges_.count(save) == 0) continue;
+    if (save->storage == nullptr && !save->lent) continue;
     save->leave_list();
-    save->join(save->storage == nullptr ? &lent_ : &by_storage_[save->storage]);
+    save->join(save->lent ? &lent_ : &by_storage_[save->storage]);
   }
   if (by_storage_.size() > 4096 + 2 * size()) {
     for (auto at = by_storage_.begin(); at != by_storage_.end();) {
@@ -345,17 +347,13 @@ void Queue::take(c10::StorageImpl* storage, std::vector<Save*>& taken) {
 Save* Queue::take_one(bool newest) {
   std::vector<Save*> taken;
   while (taken.empty()) {
-    for (Link* list : {&queue_, &lent_}) {
-      if (list->alone()) continue;
-      hand_out(static_cast<Save*>(newest ? list->before : list->after), taken);
-      break;
+    Link* list = queue_.alone() ? &lent_ : &queue_;
+    if (list->alone()) {
+      while (!by_storage_.empty() && by_storage_.begin()->second.alone()) by_storage_.erase(by_storage_.begin());
+      if (by_storage_.empty()) return nullptr;
+      list = &by_storage_.begin()->second;
     }
-    if (!taken.empty()) break;
-    if (!queue_.alone() || !lent_.alone()) continue;
-    while (!by_storage_.empty() && by_storage_.begin()->second.alone()) by_storage_.erase(by_storage_.begin());
-    if (by_storage_.empty()) return nullptr;
-    Link& list = by_storage_.begin()->second;
-    hand_out(static_cast<Save*>(newest ? list.before : list.after), taken);
+    hand_out(static_cast<Save*>(newest ? list->before : list->after), taken);
   }
   return taken.front();
 }
@@ -382,9 +380,10 @@ bool Queue::lends_to(c10::StorageImpl* storage) const {
   return false;
 }
 
-void Queue::lend(const Save* save, const c10::StorageImpl* storage) {
+void Queue::lend(Save* save, const c10::StorageImpl* storage) {
   const auto start = reinterpret_cast<uintptr_t>(storage->data());
   if (start == 0) return;
+  save->lent = true;
   const Range range(start, start + storage->nbytes());
   lent_ranges_.emplace(save, range);
   ++lent_memory_[range];
@@ -394,7 +393,6 @@ void Queue::lend(const Save* save, const c10::StorageImpl* storage) {
 
 void Queue::unlend(const Save* save) {
   auto range = lent_ranges_.find(save);
-  if (range == lent_ranges_.end()) return;
   auto memory = lent_memory_.find(range->second);
   if (--memory->second == 0) lent_memory_.erase(memory);
   lent_ranges_.erase(range);

@@ -72,7 +72,7 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
   bool is_hooked = false;  // whether it, or what it is a view of, is a leaf whose gradient a hook of the program's gets
   bool is_view = false;
   bool queued = false;
-  bool lent = false;  // whether torch has not allocated its memory, where another storage may lie, too
+  bool lent = false;  // whether torch has not allocated its memory, where another storage may lie: `Queue::lend`
   c10::StorageImpl* storage = nullptr;  // NULL if it is lent, or only Python can find it
   c10::Storage memory;  // in place of the alias, one more holder of the storage
   WeakTensor origin;
@@ -190,7 +190,7 @@ class Queue {
   // Whether a live save lies in the memory of this storage, but in one that was lent.
   bool lends(c10::StorageImpl* storage) const;
   // A save of lent memory is made, or dies.
-  void lend(const Save* save, const c10::StorageImpl* storage);
+  void lend(Save* save, const c10::StorageImpl* storage);
   void unlend(const Save* save);
   // Report each write that moves the version counter of this tensor from now on.
   void report_counter(const at::Tensor& tensor);
@@ -203,7 +203,6 @@ class Queue {
   PyObject* need = nullptr;
   PyObject* unpack = nullptr;
   PyObject* file_noted = nullptr;
-  std::atomic<bool> notes_none{false};  // whether each write that meets a save is Python's
   PyObject* backward = nullptr;  // the code below which every backward runs, if originals are kept
 
  private:
