@@ -189,9 +189,14 @@ def _measure(name: str, ops: list[Any]) -> Object | None:
     )
 
 
+def _schemas(name: str) -> list[Any]:
+    """ATen's schemas of a function, whose module is a prefix there: ``linalg_qr``."""
+    return list(torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}"))
+
+
 def _outputs(name: str, runs: list[Object]) -> list[str]:
     """Names of the tensors that all runs return; one, if they return no tuple or unlike ones."""
-    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}")
+    schemas = _schemas(name)
     found = [one.name for one in schemas[0].returns] if schemas else []
     several = len(found) > 1 and all(found) and all(len(run["results"]) == len(found) for run in runs)
     return found if several else ["result"]
@@ -298,11 +303,7 @@ def factories() -> Iterator[str]:
         if name.endswith("_like") and callable(getattr(torch, name)):
             yield name
             continue
-        schemas = (
-            []
-            if name.startswith("_")
-            else torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}")
-        )
+        schemas = [] if name.startswith("_") else _schemas(name)
         plain = [s for s in schemas if not any(a.is_out for a in s.arguments)]
         if (
             plain
@@ -319,7 +320,7 @@ def writes() -> Iterator[str]:
     """Methods that write to the tensor that they are called on."""
     for name in dir(Tensor):
         if name.endswith("_") and not name.startswith("_") and name not in NOT_WRITES:
-            schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.replace('.', '_')}")
+            schemas = _schemas(name)
             if any(
                 a.alias_info is not None and a.alias_info.is_write for s in schemas for a in s.arguments[:1]
             ):

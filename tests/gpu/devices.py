@@ -38,3 +38,16 @@ def no_waiting(device):
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def captured(step):
+    """Return a CUDA graph of ``step``, which has run once before, and the result that a replay fills."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+    return graph, result

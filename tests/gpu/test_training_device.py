@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import captured
 
 import unclobber
 
@@ -177,14 +178,7 @@ def test_a_step_captured_under_guard():
         return torch.autograd.grad(z, x)[0]
 
     with unclobber.guard():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            gradient = step()
+        graph, gradient = captured(step)
         with torch.no_grad():
             x.mul_(0.5)
         graph.replay()

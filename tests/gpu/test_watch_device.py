@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 import torch
-from devices import leaf
+from devices import captured, leaf
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
@@ -149,14 +149,7 @@ def test_a_checkpoint_is_captured(context):
         return torch.autograd.grad(kept.sum(), x)[0]
 
     with context():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            gradient = step()
+        graph, gradient = captured(step)
         graph.replay()
     torch.cuda.synchronize()
     ratio = gradient / x.detach().exp()
