@@ -573,6 +573,26 @@ def test_both_cores_know_the_same_of_writes(monkeypatch, native, policy, of_grap
     assert noted > 40
 
 
+@pytest.mark.parametrize("closure", [None, lambda: None])
+def test_writes_of_a_step_to_what_is_saved_are_noted(native, closure):
+    """``linear`` saves the transpose of its weight. Only Python can tell the code of a closure from the step's."""
+    net, x = torch.nn.Linear(3, 3), torch.arange(6.0, requires_grad=True)
+    optimizer = torch.optim.AdamW(net.parameters())
+    with Session("guard") as session:
+        graph = net(net(x.view(2, 3))).sum()
+        graph.backward(retain_graph=True)
+        before = [parameter.grad.clone() for parameter in net.parameters()]
+        optimizer.step(closure)
+        assert session.ledger.pending.written == (2 if closure is None else 0)
+        optimizer.zero_grad()
+        histories = [session.ledger.history(saved) for saved in session.ledger.saves()]
+        actors = [event.actor and event.actor() for history in histories for event, _ in history]
+        assert actors == [optimizer] * 4
+        graph.backward()
+        assert session.ledger.account.peak == 9 * 4
+    assert all(torch.equal(parameter.grad, known) for parameter, known in zip(net.parameters(), before, strict=True))
+
+
 @pytest.mark.parametrize("lent", LENT)
 def test_both_cores_know_the_same_of_lent_memory(monkeypatch, native, lent):
     """Torch's own memory is written past Python, unless a save lies in it through another storage."""

@@ -149,7 +149,8 @@ class StorageLog:
                 undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))
             else:
                 undo_logs = self._hit(region)
-            if not undo_logs or (copied and all(region in undo_log.recorded for undo_log in undo_logs)):
+            known = (not {region, undo_log.region}.isdisjoint(undo_log.recorded) for undo_log in undo_logs)
+            if not undo_logs or (copied and all(known)):
                 return  # the native core makes no copy of what is recorded
             if not copied and region.hi - shift > target.untyped_storage().nbytes():
                 return  # the storage was shrunk behind the tensor: reading it would leave its memory
@@ -181,10 +182,13 @@ class StorageLog:
                     or undo_log.whole_only
                     or undo_log.recorded_bytes + nbytes > undo_log.region.nbytes
                 ):
-                    source = target if copied else undo_log.alias
+                    place = undo_log.region
+                    source = undo_log.alias
+                    if copied:  # of the same memory, perhaps as its transpose
+                        source = target if place == region else target.as_strided(place.sizes, place.strides)
                     assert source is not None  # `_hit` gives open undo logs only
                     whole = keep(compat.tensors.physical(source))
-                    undo_log.append(OldValues(account, undo_log.region, undo_log.dtype, whole, full=True))
+                    undo_log.append(OldValues(account, place, undo_log.dtype, whole, full=True))
                 else:
                     if record is None:  # one copy for all undo logs: test_one_copy_for_many_saves
                         old = keep(compat.tensors.physical(target) if data is None else data)

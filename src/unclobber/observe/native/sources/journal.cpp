@@ -11,6 +11,7 @@
 
 #include "extent.h"
 #include "frames.h"
+#include "steps.h"
 
 namespace unclobber::saves {
 
@@ -47,6 +48,17 @@ bool is_once(const Geometry& geometry) {
     span += (size - 1) * stride;
   }
   return true;
+}
+
+// Whether both are all elements of one piece of memory, as a matrix and its transpose.
+bool is_one_piece(const Geometry& one, const Geometry& other) {
+  const auto is_dense = [](const Geometry& geometry) {
+    int64_t last = 0;  // the last element
+    for (size_t i = 0; i < geometry.sizes.size(); i++) last += (geometry.sizes[i] - 1) * geometry.strides[i];
+    return (last + 1) * static_cast<int64_t>(c10::elementSize(geometry.type)) == geometry.nbytes && is_once(geometry);
+  };
+  return one.offset == other.offset && one.type == other.type && one.nbytes == other.nbytes && is_dense(one) &&
+         is_dense(other);
 }
 
 // Whether a node surely has a class in Python, which names what it saves: `compat.graph.has_unnamed_saves`.
@@ -195,8 +207,8 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
   const std::vector<Write>& writes = shelf.journal == nullptr ? none : shelf.journal->writes;
   const auto now = static_cast<int>(writes.size());
   const Extent written(target);
-  std::vector<Save*> needed_by;
-  bool all_equal = true;
+  std::vector<std::pair<Save*, bool>> needed_by;  // with whether its geometry is the write's
+  std::vector<Geometry> hit;                      // geometries of saves that are not yet copied whole
   for (Link* at = shelf.after; at != &shelf; at = at->after) {
     auto* save = static_cast<Save*>(at);
     const at::Tensor& saved = save->saved();
@@ -208,14 +220,14 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
     }
     if ((noted != nullptr && noted->whole) || !Extent(saved).may_meet(written)) continue;
     const Geometry own(saved);
+    if (std::find(hit.begin(), hit.end(), own) == hit.end()) hit.push_back(own);
     const bool equal = own == geometry;
-    if (!equal && (own.nbytes <= geometry.nbytes || !is_once(own))) return false;
+    if (!equal && !is_one_piece(own, geometry) && (own.nbytes <= geometry.nbytes || !is_once(own))) return false;
     // the first write took the value that the save needs
     const auto first = writes.begin() + (noted == nullptr ? now : noted->since);
     if (std::any_of(first, writes.end(), [&](const Write& one) { return one.geometry == geometry; })) continue;
     if ((noted == nullptr ? 0 : noted->recorded) + geometry.nbytes > own.nbytes) return false;
-    needed_by.push_back(save);
-    all_equal = all_equal && equal;
+    needed_by.emplace_back(save, equal);
   }
   std::shared_ptr<Copied> copied;  // before anything changes, because there may be no memory for it
   if (!needed_by.empty()) copied = std::make_shared<Copied>(account, target, geometry.nbytes);
@@ -225,10 +237,11 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
     one.save->noted = std::move(one.noted);
   }
   const int64_t counter = static_cast<Save*>(shelf.before)->saved()._version();
-  for (Save* save : needed_by) {
+  for (const auto& [save, equal] : needed_by) {
     save->noted->copied.push_back(copied);
     save->noted->recorded += geometry.nbytes;
-    save->noted->whole = all_equal;
+    // as `StorageLog.preserve` has it when it files this write
+    save->noted->whole = equal || (hit.size() == 1 && hit[0].nbytes == geometry.nbytes);
   }
   if (shelf.journal == nullptr) {
     shelf.journal = std::make_unique<Journal>();
@@ -361,7 +374,7 @@ PyObject* actor(bool* is_step) {
   PyThreadState* thread = PyGILState_GetThisThreadState();
   const auto count = static_cast<int>(callers.codes.size());
   const int found = unclobber_find(thread, callers.codes.data(), callers.places.data(), count, kDeepest, &owner);
-  *is_step = found >= 0 && callers.steps[static_cast<size_t>(found)];
+  *is_step = found >= 0 && callers.steps[static_cast<size_t>(found)] && !steps::runs_without_closure(owner);
   if (owner == nullptr || *is_step) return nullptr;
   return with_gil([&] {
     PyObject* reference = PyWeakref_NewRef(owner, nullptr);

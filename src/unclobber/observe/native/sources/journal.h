@@ -76,7 +76,7 @@ struct Fresh {
 void learn_callers(PyObject* codes);
 
 // A weak reference to the innermost module whose code runs, owned, as `frames.actor` finds it; NULL if there is none.
-// `is_step` is set if an optimizer makes a step, whose closure only Python can tell from its own code.
+// `is_step` is set if an optimizer makes a step with a closure, which only Python can tell from its own code.
 PyObject* actor(bool* is_step);
 
 }  // namespace unclobber::saves

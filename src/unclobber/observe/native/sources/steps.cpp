@@ -42,6 +42,10 @@ struct Running {
 };
 thread_local Running running;
 
+// The optimizers of this thread's running steps that got no closure; not owned. After a step that raised, the optimizer
+// is here until its next step.
+thread_local std::vector<const PyObject*> without_closure;
+
 void count(PyObject* optimizer, Counters& counters) {
   static PyObject* const groups_name = PyUnicode_InternFromString("param_groups");
   static PyObject* const name = PyUnicode_InternFromString("params");
@@ -78,15 +82,22 @@ bool is_true(PyObject* function) {
   return is == 1;
 }
 
+void forget_call(const PyObject* optimizer) {
+  without_closure.erase(std::remove(without_closure.begin(), without_closure.end(), optimizer), without_closure.end());
+}
+
 // The hooks are called with the optimizer, and a tuple and a dict of the step's arguments.
 PyObject* before(PyObject* parts, PyObject* arguments) {
   PyObject *optimizer, *args, *kwargs;
   if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &args, &PyDict_Type, &kwargs)) {
     throw python_error();
   }
+  const bool closed = has_closure(args, kwargs);
+  forget_call(optimizer);
+  if (!closed) without_closure.push_back(optimizer);
   if (!writes::are_seen()) return Py_NewRef(Py_None);
   running.optimizer = nullptr;
-  if (!has_closure(args, kwargs) && PyList_GET_SIZE(PyTuple_GET_ITEM(parts, 0)) == 0 &&
+  if (!closed && PyList_GET_SIZE(PyTuple_GET_ITEM(parts, 0)) == 0 &&
       !(writes::may_matter() && is_true(PyTuple_GET_ITEM(parts, 1)))) {
     running.put(stacks::of_programs());
     count(optimizer, running.before);
@@ -99,6 +110,7 @@ PyObject* before(PyObject* parts, PyObject* arguments) {
 PyObject* after(PyObject*, PyObject* arguments) {
   PyObject* optimizer = PyTuple_GetItem(arguments, 0);
   if (optimizer == nullptr) throw python_error();
+  forget_call(optimizer);
   if (optimizer != running.optimizer) return Py_NewRef(Py_None);
   running.optimizer = nullptr;
   writes::see(true);
@@ -140,6 +152,10 @@ PyObject* hooks(PyObject*, PyObject* parts) {
   if (!PyArg_ParseTuple(parts, "O!O", &PyList_Type, &pending, &anything_alive)) throw python_error();
   Owned first = must(PyCFunction_New(&before_method, parts)), last = must(PyCFunction_New(&after_method, nullptr));
   return must(PyTuple_Pack(2, first.get(), last.get())).release();
+}
+
+bool runs_without_closure(const PyObject* optimizer) {
+  return std::find(without_closure.begin(), without_closure.end(), optimizer) != without_closure.end();
 }
 
 PyObject* all(PyObject*, PyObject*) {

@@ -12,7 +12,10 @@ PyObject* hooks(PyObject* module, PyObject* arguments);
 // of its parameters before and after it.
 PyObject* all(PyObject* module, PyObject* nothing);
 
-// Forget them. Under the interpreter's lock.
+// Whether this thread runs a step of an optimizer that got no closure, in which no code of the program's is expected.
+bool runs_without_closure(const PyObject* optimizer);
+
+// Forget the last steps. Under the interpreter's lock.
 void forget();
 
 }  // namespace unclobber::steps

@@ -279,7 +279,7 @@ class Told {
  public:
   Told(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
       : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain) {
-    for (const char* name : {"add_", "copy_", "div_", "fill_", "mul_", "sub_", "zero_"}) {
+    for (const char* name : {"add_", "addcdiv_", "addcmul_", "copy_", "div_", "fill_", "lerp_", "mul_", "sub_", "zero_"}) {
       of_elements_ = of_elements_ || (plain && PyUnicode_CompareWithASCIIString(packet, name) == 0);
     }
   }
