@@ -575,7 +575,7 @@ def test_both_cores_know_the_same_of_writes(monkeypatch, native, policy, of_grap
 
 @pytest.mark.parametrize("closure", [None, lambda: None])
 def test_writes_of_a_step_to_what_is_saved_are_noted(native, closure):
-    """``linear`` saves the transpose of its weight. Only Python can tell the code of a closure from the step's."""
+    """``linear`` saves the transpose of its weight. Only Python can tell a closure's code from the step's."""
     net, x = torch.nn.Linear(3, 3), torch.arange(6.0, requires_grad=True)
     optimizer = torch.optim.AdamW(net.parameters())
     with Session("guard") as session:
@@ -590,7 +590,8 @@ def test_writes_of_a_step_to_what_is_saved_are_noted(native, closure):
         assert actors == [optimizer] * 4
         graph.backward()
         assert session.ledger.account.peak == 9 * 4
-    assert all(torch.equal(parameter.grad, known) for parameter, known in zip(net.parameters(), before, strict=True))
+    after = [parameter.grad for parameter in net.parameters()]
+    assert all(map(torch.equal, after, before))
 
 
 @pytest.mark.parametrize("lent", LENT)

@@ -113,6 +113,20 @@ def test_an_input_that_hooks_of_the_programs_keep_is_the_checkpoints():
     assert {finding.saved.operation for finding in session.findings} == {"sigmoid", "checkpoint"}
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_reentrant_checkpoint_reaches_what_it_read_until_its_last_backward(again):
+    """Its result keeps its code for longer, and the step that follows would meet what that code reads."""
+    net, x = torch.nn.Linear(3, 3), torch.rand(2, 3, requires_grad=True)
+    with Session("watch", warn=False) as session:
+        loss = checkpoint(net, x, use_reentrant=True, preserve_rng_state=False).sum()
+        loss.backward(retain_graph=again)
+        assert len(session.ledger.saves()) == (3 if again else 0)
+        torch.optim.SGD(net.parameters(), lr=1.0).step()
+        if again:
+            loss.backward()
+    assert [finding.code for finding in session.findings] == ["UC105"] * again
+
+
 @pytest.mark.parametrize("draws", [True, False])
 def test_random_numbers_are_a_reason_for_code_that_draws_some(draws):
     """Those of the code around a checkpoint have moved on, too."""

@@ -56,19 +56,19 @@ def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        return original(ctx, _recomputed(function, any(ctx.needs_input_grad)), *args)
+        return original(ctx, _recomputed(function, any(ctx.needs_input_grad), reentrant=True), *args)
 
     return forward
 
 
 def _recomputed(
-    function: Callable[..., Any], recorded: bool, preserve_rng: bool = True
+    function: Callable[..., Any], recorded: bool, preserve_rng: bool = True, reentrant: bool = False
 ) -> Callable[..., Any]:
     """Return the code as it is observed in both runs; as it is if it isn't recorded, or nothing watches."""
     hooks = saves.innermost()
     if hooks is None or not recorded:
         return function
-    return Recomputed(function, hooks, of_program(), preserve_rng)
+    return Recomputed(function, hooks, of_program(), preserve_rng, reentrant)
 
 
 _cache: WeakKeyDictionary[Any, tuple[Conflicts, SavedTensor, str]] = WeakKeyDictionary()
@@ -145,11 +145,17 @@ class Recomputed:
     """The code of a checkpoint, as torch runs it in both passes. The graph keeps this object alive."""
 
     def __init__(
-        self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: Stack, preserve_rng: bool
+        self,
+        function: Callable[..., Any],
+        hooks: saves.SavedTensorHooks,
+        stack: Stack,
+        preserve_rng: bool,
+        reentrant: bool,
     ) -> None:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
+        self._ran, self._reentrant = False, reentrant
         with compat.unseen.unseen_by_functions():
             file, reached = hooks.conflicts.ledger.file, Reached(function)
             self._reached = [(tensor, file(tensor, stack), name) for tensor, name in reached.tensors]
@@ -164,6 +170,9 @@ class Recomputed:
             if self._drawing:
                 self._drawing = self._drawing[0], _random_state()
             stale = self._stale()
+            if self._reentrant and self._ran and not compat.graph.keeps_graph():
+                self._reached.clear()  # for the last time, though its result may keep this object
+            self._ran = True
             entries = filter(None, map(_cache.get, compat.entries.cached_tensors())) if _cache else ()
             cached = any(conflicts.stale(saved, "cache") for conflicts, saved, _ in entries)
         if not stale and not cached:
@@ -241,16 +250,12 @@ class Reached:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._tensors: dict[int, tuple[torch.Tensor, str]] = {}
+        self.tensors: list[tuple[torch.Tensor, str]] = []
         self.values: dict[tuple[str, Any], Any] = {}
         """Numbers, flags, words and lengths of containers, by their names in the code: a template, whose
         field is the second part of the key."""
         self._seen: set[int] = set()
         self._walk(function, type(function).__name__, 0)
-
-    @property
-    def tensors(self) -> list[tuple[torch.Tensor, str]]:
-        return list(self._tensors.values())
 
     def _walk(self, value: Any, name: str, depth: int) -> None:
         """Look at a value, ``depth`` steps from the checkpoint's function."""
@@ -258,7 +263,8 @@ class Reached:
             return
         if isinstance(value, torch.Tensor):
             if compat.tensors.is_plain(value) and not value.is_meta:
-                self._tensors.setdefault(id(value), (value, name))
+                self._seen.add(id(value))
+                self.tensors.append((value, name))
             return
         if value is None or isinstance(value, (int, float, complex, str)):
             self.values.setdefault(("{}", name), value)
@@ -335,6 +341,5 @@ def _names(code: CodeType) -> set[str]:
 
 def is_library_object(value: Any) -> bool:  # its attributes are its own affair
     code = getattr(getattr(type(value), "__init__", None), "__code__", None)
-    if type(value).__module__.partition(".")[0] in ("torch", "numpy"):
-        return True
-    return code is not None and is_library(code)
+    of_torch = type(value).__module__.partition(".")[0] in ("torch", "numpy")
+    return of_torch or (code is not None and is_library(code))

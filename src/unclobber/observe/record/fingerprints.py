@@ -115,34 +115,27 @@ class Fingerprints:
 
     def before_call(self, place: Callable[[], ProgramPoint]) -> None:
         """Take the waiting fingerprints and check some others, just before a torch call of this thread."""
-        local = self._local
-        if local.quiet:
-            return
-        with self.quiet(), self._lock:
+        if not self._local.quiet:
             # Even before a call and odd after it, also if `after_call` was skipped for the previous call.
             self._moments += 2 - self._moments % 2
-            place = _Once(place, self._now())
-            if local.waiting:
-                self._settle(place)
-            if self._handed_out:
-                self._look_at_handed_out(place)
-            if self._turn:
-                self._look_at_next(place)
+            self._look_around(place, others=True)
 
     def after_call(self, place: Callable[[], ProgramPoint]) -> None:
         """Take the waiting fingerprints and check handed-out memory, just after a torch call."""
-        local = self._local
-        if local.quiet:
-            return
-        self._moments += 1
-        if not (local.waiting or self._handed_out):
-            return
+        if not self._local.quiet:
+            self._moments += 1
+            if self._local.waiting or self._handed_out:
+                self._look_around(place, others=False)
+
+    def _look_around(self, place: Callable[[], ProgramPoint], others: bool) -> None:
+        """Take the waiting fingerprints, check handed-out memory, and the next of the ``others``."""
         with self.quiet(), self._lock:
             place = _Once(place, self._now())
-            if local.waiting:
-                self._settle(place)
+            self._settle(place)
             if self._handed_out:
                 self._look_at_handed_out(place)
+            if others:
+                self._look_at_next(place)
 
     def _now(self) -> int | None:
         # With a second thread, the statement between two moments of this thread need not be the writer.

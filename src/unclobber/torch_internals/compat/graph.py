@@ -12,8 +12,9 @@ import torch
 from ._modes import unseen_by_modes
 from .tensors import is_functorch_wrapper
 
-# The node whose backward runs in this thread, None outside. Until a public one exists.
+# The node whose backward runs in this thread (None outside), and whether its call keeps the graph: private.
 current_node = torch._C._current_autograd_node
+keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
@@ -146,10 +147,9 @@ _TRAINS_ALWAYS = ("BatchNormWithUpdate", "CudnnBatchNormBackwardBackward", "Miop
 def trains(node: Any) -> bool:
     """Return whether a node is that of a batch norm in training mode, or of the backward of one.
 
-    ``_saved_*``: see torch/csrc/autograd/generated; stable since 1.9.
-
-    The second kind calls its flag ``train`` or ``update``; Cudnn's and Miopen's have none, because torch
-    gives True for it (tools/autograd/derivatives.yaml, ``cudnn_batch_norm_backward``).
+    ``_saved_*``: see torch/csrc/autograd/generated; stable since 1.9. The second kind calls its flag
+    ``train`` or ``update``; Cudnn's and Miopen's have none, because torch gives True for it
+    (tools/autograd/derivatives.yaml, ``cudnn_batch_norm_backward``).
     """
     if node is None:
         return False
