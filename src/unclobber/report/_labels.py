@@ -39,6 +39,8 @@ def _of_save(finding: Finding, save: Save) -> str:
     what = words.solid(f"({words.tensor(save.shape, save.dtype)}{turned})")
     # The whole underlined expression is no name: the label would repeat the line above it.
     whole = not save.name and save.site is not None and save.expression == save.site.source
+    if save.name and save.expression and save.expression[-1] in ")]" and save.called != "linear":
+        named = save.expression  # a view made here has other sizes than the parameter
     name = words.tick(named) if named and not whole else None
     if save.role == "result":
         what = f"its result {name} {what}" if name else f"its result {what}"

@@ -123,6 +123,25 @@ def test_linear_keeps_the_transpose_of_its_weight(name, expression, inner, turne
     assert ("(16x1 float32)" in text) is not turned
 
 
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("self.rows.t()", "self.rows.t()"),
+        ("self.rows[0]", "self.rows[0]"),
+        ("rows", "net.rows"),
+        (None, "net.rows"),
+    ],
+)
+def test_a_view_made_in_the_line_has_the_shape_that_is_given(expression, told):
+    """The parameter that it is a view of has another."""
+    finding = EXAMPLES["optimizer"]
+    site = dataclasses.replace(finding.saved.site, source="x @ rows", below=())
+    saved = dataclasses.replace(
+        finding.saved, name="net.rows", expression=expression, site=site, operation="mm"
+    )
+    assert f"saved `{told}` (16x1 float32) here" in to_text(dataclasses.replace(finding, saved=saved))
+
+
 def test_many_writes_are_counted():
     """A story shows at most three writes and says which lines it leaves out."""
     one = EXAMPLES["plain"].writes[0]
