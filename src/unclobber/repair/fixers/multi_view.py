@@ -37,6 +37,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name)
+    # A loop around a call that made them goes over something else.
+    if finding.saved is not None and finding.saved.operation not in (None, "iteration", "unbind"):
+        return
     seen: set[int] = set()
     for fact in (*finding.writes, finding.saved):
         for path, source, statement in callers(fact, project):
