@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -108,14 +108,11 @@ def _digest(path: str, *, is_named: bool = False) -> str:
 
 @cache
 def _engine() -> str:
-    rows = [VERSION, sys.version, *_sources(["static", "syntax", "model"])]
-    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
-
-
-def _sources(rooms: Sequence[str]) -> Iterator[str]:
-    for room in rooms:
+    rows = [VERSION, sys.version]
+    for room in ("static", "syntax", "model"):
         # By time and size, because a package under development changes without a new version.
         with suppress(OSError):
             for entry in sorted(os.scandir(os.path.join(PACKAGE, room)), key=lambda entry: entry.name):
                 if entry.is_file():
-                    yield f"{entry.name} {entry.stat().st_size} {entry.stat().st_mtime_ns}"
+                    rows.append(f"{entry.name} {entry.stat().st_size} {entry.stat().st_mtime_ns}")
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()

@@ -151,11 +151,9 @@ def _truth_of_comparison(
             return isinstance(op, ast.Is)
         known = left.kind in ("tensor", "sequence", "module", "object", "function", "optimizer")
         return isinstance(op, ast.IsNot) if known and not left.given else None
-    if isinstance(left.data, Constant) and isinstance(right.data, Constant):
-        if isinstance(op, (ast.Eq, ast.Is)):
-            return bool(left.data.value == right.data.value)
-        if isinstance(op, (ast.NotEq, ast.IsNot)):
-            return bool(left.data.value != right.data.value)
+    are_known = isinstance(left.data, Constant) and isinstance(right.data, Constant)
+    if are_known and isinstance(op, (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)):
+        return (left.data.value == right.data.value) is isinstance(op, (ast.Eq, ast.Is))
     return None
 
 

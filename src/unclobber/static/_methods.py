@@ -172,8 +172,6 @@ def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | No
 @transfers("object class", "")
 def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of an object of one of the file's own classes."""
-    if call.name == "forward" and call.receiver.kind == "object":
-        return call_value(run, call.receiver, call, state)
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
     if callee.kind == "unknown" and not run.index.assigned_attributes[call.name]:
         # A method of a base from elsewhere may put the state back that an attribute holds.
@@ -219,11 +217,9 @@ def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call.receiver
 
 
-@transfers("module", "")
-def _of_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    if call.name == "forward":
-        return call_value(run, call.receiver, call, state)
-    return unknown_result(run, state, call.values)
+@transfers("module object", "forward")
+def _forward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return call_value(run, call.receiver, call, state)
 
 
 # --- sequences ---------------------------------------------------------------------------------------
@@ -250,8 +246,8 @@ def _got(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     return join(unknown_result(run, state, [call.receiver]), call.values[1])
 
 
-@transfers("sequence", "")
-def _of_sequence(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+@transfers("sequence module", "")
+def _of_several(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return unknown_result(run, state, [call.receiver, *call.values])
 
 

@@ -12,7 +12,8 @@ _INTEGERS = re.compile(
     r"order|edge_index|cu_seqlens|rng|seed|timesteps?|position_ids)$",
     re.I,
 )
-_SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
+holds_sizes = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I).search
+"""Whether, by this name, a value's elements are numbers and no tensors."""
 is_copy = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I).search
 """Whether, by this name, a network follows another one and is not trained itself."""
 
@@ -20,11 +21,6 @@ is_copy = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I).sea
 def holds_integers(value: Value, name: str) -> Value:
     """Return the value; by such a name it holds indices, labels or a mask, and has no gradient."""
     return value._replace(grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
-
-
-def holds_sizes(name: str) -> bool:
-    """Return whether, by this name, a value's elements are numbers and no tensors."""
-    return _SIZES.search(name) is not None
 
 
 def optimized(name: str) -> str:

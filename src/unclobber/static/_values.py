@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, Literal, NamedTuple
 
 from ..syntax import Span
@@ -272,13 +272,8 @@ def _join_tensors(a: Value, b: Value) -> Value:
 def any_of(values: tuple[Value, ...]) -> Value | None:
     """Return the facts that hold for any one of unlike things, such as a dictionary's values."""
     value = shared(values)
-    if value is None:
-        return None
-    return value._replace(uses=frozenset.intersection(*(each.uses for each in values)))
+    return value and value._replace(uses=frozenset.intersection(*(each.uses for each in values)))
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:
-    joined: Value | None = None
-    for value in values:
-        joined = join(value, joined)
-    return joined
+    return reduce(lambda joined, value: join(value, joined), values) if values else None
