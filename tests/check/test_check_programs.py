@@ -321,3 +321,17 @@ def test_a_function_of_a_name_that_trains_nothing_weighs_less():
 ])  # fmt: skip
 def test_any_python_is_followed(text):
     check_text(text, "a.py", all_rules=True)
+
+
+@pytest.mark.parametrize("others", range(9))
+def test_the_first_of_two_saves_is_told_whatever_stands_before(others):
+    body = """
+    a, b = nn.Linear(4, 4)(torch.rand(4)), nn.Linear(4, 4)(torch.rand(4))
+    c = a.exp()
+    d = b.sigmoid()
+    e = d if torch.rand(1) > 0.5 else c
+    e.mul_(2)
+    e.sum().backward()
+    """
+    (found,) = check_text(HEAD + "torch.rand(1)\n" * others + dedent(body), "program.py")
+    assert found.saved.site.statement == "c = a.exp()"

@@ -147,30 +147,30 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
     alone = all(place in state.kept for place in value.places)
     name = blamed.name.partition("[")[0]
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
-    for place in value.places:
-        # Sorted, so that every run reports the same one.
-        for kept in sorted(state.kept.get(place, ()), key=_first_in_source):
-            if any((text, not holds) in kept.guards for text, holds in state.guards):
-                continue  # the save is in the other branch of the same condition
-            bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
-            if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
-                continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-            confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
-            confidence -= (not sure) + 2 * (not alone)
-            is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
-            if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
-                continue  # `ReLU` in place mostly follows a norm, and a sum a convolution
-            key = (blamed.write, kept.span, kept.operation)
-            # The second round of a loop makes new nodes at the same lines. A backward through either round
-            # needs the tensor.
-            before = state.pending.get(key)
-            nodes = kept.node | (before.nodes if before else 0)
-            unread = kept.role in ("given", "returned")
-            suspicion = blamed._replace(
-                rule=CheckRule.UNSEEN if unread else rule, confidence=confidence, saved=kept.span,
-                operand=kept.operand, operation=kept.operation, role=kept.role,
-            )  # fmt: skip
-            state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
+    held = [(kept, place) for place in sorted(value.places) for kept in state.kept.get(place, ())]
+    # Sorted, so that every run reports the same one, whatever stands around it.
+    for kept, place in sorted(held, key=lambda pair: _first_in_source(pair[0])):
+        if any((text, not holds) in kept.guards for text, holds in state.guards):
+            continue  # the save is in the other branch of the same condition
+        bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
+        if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
+            continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
+        confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
+        confidence -= (not sure) + 2 * (not alone)
+        is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
+        if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
+            continue  # `ReLU` in place mostly follows a norm, and a sum a convolution
+        key = (blamed.write, kept.span, kept.operation)
+        # The second round of a loop makes new nodes at the same lines. A backward through either round
+        # needs the tensor.
+        before = state.pending.get(key)
+        nodes = kept.node | (before.nodes if before else 0)
+        unread = kept.role in ("given", "returned")
+        suspicion = blamed._replace(
+            rule=CheckRule.UNSEEN if unread else rule, confidence=confidence, saved=kept.span,
+            operand=kept.operand, operation=kept.operation, role=kept.role,
+        )  # fmt: skip
+        state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
 
 
 def _is_activation(run: FileRun, made: WriteEffect) -> bool:
