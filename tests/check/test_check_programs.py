@@ -323,6 +323,26 @@ def test_any_python_is_followed(text):
     check_text(text, "a.py", all_rules=True)
 
 
+NESTED = """
+class Loss:
+    class Near(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, target):
+            y = x{copied}
+            y[target > 0] = torch.ones_like(x)[target > 0]
+            return y
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+"""
+
+
+@pytest.mark.parametrize(("copied", "count"), [("", 1), (".clone()", 0)])
+def test_a_function_inside_of_a_class_writes_to_its_input_by_another_name(copied, count):
+    found = found_in(NESTED.format(copied=copied))
+    assert [code for code, *_ in found] == ["UC103"] * count
+
+
 @pytest.mark.parametrize("others", range(9))
 def test_the_first_of_two_saves_is_told_whatever_stands_before(others):
     body = """

@@ -36,7 +36,7 @@ class FunctionRules:
             for n in ast.walk(node)
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
             if n.attr in _SHAPES or (torch_table().knows(n.attr) and not hasattr(list, n.attr))
-        )
+        ) | frozenset(re.findall(r"_like\((\w+)", ast.unparse(node)))
 
     def check(self) -> None:
         (self._forward if self.node.name == "forward" else self._backward)()
@@ -44,17 +44,20 @@ class FunctionRules:
     def _forward(self) -> None:
         """Suspect unmarked writes to inputs, tensors kept on ``ctx``, and marked tensors that aren't
         returned."""
-        marked = _marked(self.node)
+        calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(self.node))
+        marked = {name.strip() for names in calls for name in names.split(",")}
         for statement, name, how, surely in self._writes():
-            if name in self.given - self.rebound and name not in marked:
-                confidence = HIGH if surely or name in self.tensors else HIGH - 1
-                if surely or name in self.tensors or how == "[...] =":
-                    self._suspect(CheckRule.UNMARKED, confidence, statement, name, how)
+            own = (each for each in self.given - self.rebound if name == each or self._is_only(name, each))
+            if (given := next(own, None)) is not None and marked.isdisjoint((given, name)):
+                surely |= given in self.tensors
+                if surely or how == "[...] =":
+                    self._suspect(CheckRule.UNMARKED, HIGH if surely else HIGH - 1, statement, given, how)
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
+        parts = [p for e in returned for p in (e.value.elts if isinstance(e.value, ast.Tuple) else [e.value])]
         for name in sorted(marked):
             same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
-            if not name.isidentifier() or not returned or any(_is_returned(e, same) for e in returned):
+            if not name.isidentifier() or not returned or same & set(map(_itself, parts)):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
             self._suspect(CheckRule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")
@@ -62,7 +65,8 @@ class FunctionRules:
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
         made = [n for n in ast.walk(self.node) if isinstance(n, ast.Assign)]
-        bound = [{getattr(n, "id", "") for t in each.targets for n in ast.walk(t)} for each in made]
+        # In `y[i] = 0` the name is only read.
+        bound = [{n.id for n in _stored(each)} for each in made]
         values = [each.value for each, names in zip(made, bound, strict=True) if name in names]
         return bool(values) and all(_itself(value) == tensor for value in values)
 
@@ -119,16 +123,6 @@ class FunctionRules:
         self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
 
 
-def _marked(node: FunctionNode) -> frozenset[str]:
-    calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(node))
-    return frozenset(name.strip() for names in calls for name in names.split(","))
-
-
-def _is_returned(node: ast.Return, names: set[str]) -> bool:
-    parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-    return any(_itself(part) in names for part in parts)
-
-
 def _itself(node: ast.expr | None) -> str | None:
     """Return the variable whose tensor an expression is, through in-place methods."""
     writes = torch_table().writes_self
@@ -144,6 +138,10 @@ def _assigned(node: FunctionNode, *, from_saved: bool) -> Iterator[str]:
         if isinstance(assignment, ast.Assign):
             value = assignment.value
             is_saved = isinstance(value, ast.Attribute) and value.attr == "saved_tensors"
-            for part in [part for target in assignment.targets for part in ast.walk(target)]:
-                if is_saved == from_saved and isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    yield part.id
+            yield from (part.id for part in _stored(assignment) if is_saved == from_saved)
+
+
+def _stored(assignment: ast.Assign) -> Iterator[ast.Name]:
+    for part in (part for target in assignment.targets for part in ast.walk(target)):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part

@@ -71,6 +71,8 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
     is_function = is_a(cls, frozenset({"Function"}))
     left = {} if is_function else left_by_forward(run, cls)
     for method in cls.body:
+        if isinstance(method, ast.ClassDef):
+            _follow_class(run, method)
         if not isinstance(method, FunctionNode):
             continue
         name = f"{cls.name}.{method.name}"
