@@ -108,6 +108,7 @@ def _digest(path: str, *, is_named: bool = False) -> str:
 
 @cache
 def _engine() -> str:
+    """Return a digest of this package's code and of Python's version."""
     rows = [VERSION, sys.version]
     for room in ("static", "syntax", "model"):
         # By time and size, because a package under development changes without a new version.
