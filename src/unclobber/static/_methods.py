@@ -175,7 +175,9 @@ def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
     if callee.kind == "unknown" and not run.index.assigned_attributes[call.name]:
         # A method of a base from elsewhere may put the state back that an attribute holds.
-        state.lose_history(f"{call.receiver.name}.")
+        for key, value in state.attributes.items():
+            if key.startswith(f"{call.receiver.name}."):
+                state.attributes[key] = value._replace(nodes=0, uses=frozenset())
     return call_value(run, callee, call, state)
 
 

@@ -223,7 +223,6 @@ def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, no
     """Return the result of one module, located at the module's declaration."""
     span: SourceSpan = part.data.span
     at = ast.Name(id="_", ctx=ast.Load())
-    ast.copy_location(at, node)
     at.lineno, at.col_offset = span.line, span.column
     at.end_lineno, at.end_col_offset = span.end_line, span.end_column
     # `span` would else take the lines of the statement that builds the chain.

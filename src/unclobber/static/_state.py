@@ -100,11 +100,6 @@ class FlowState:
             if where.get(name) is joined:
                 where[name] = value
 
-    def lose_history(self, prefix: str) -> None:
-        for name, value in self.attributes.items():
-            if name.startswith(prefix) and (value.nodes or value.uses):
-                self.attributes[name] = value._replace(nodes=0, uses=frozenset())
-
 
 _CONTAINERS = ("names", "attributes", "kept", "pending", "freed", "written", "grown", "sure", "bound_if")
 
