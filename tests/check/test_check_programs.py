@@ -323,6 +323,48 @@ def test_any_python_is_followed(text):
     check_text(text, "a.py", all_rules=True)
 
 
+LOSS = """
+class {name}(nn.Module):
+    def __init__(self, weight=None):
+        super().__init__()
+        {part}
+    def forward(self, {arguments}):
+        log_p = F.log_softmax({of}, dim=1)
+        known = target != 255
+        target = target.clamp(min=0)
+        log_p *= known
+        return log_p.gather(1, target).mean()
+"""
+
+
+@pytest.mark.parametrize(("name", "part", "arguments", "of", "count"), [
+    pytest.param("SoftLoss", "pass", "x, target", "x", 1, id="what it predicts"),
+    pytest.param("SoftLoss", "pass", "x, target", "target", 0, id="what it is given beside that"),
+    pytest.param("SoftLoss", "pass", "target, x", "target", 0, id="the other way round"),
+    pytest.param("SoftLoss", "self.net = nn.Linear(4, 4)", "x, target", "x", 0, id="parameters of its own"),
+    pytest.param("SoftLoss", "self.ce = nn.CrossEntropyLoss()", "x, target", "x", 1, id="a part without any"),
+    pytest.param("SoftMask", "pass", "x, target", "x", 0, id="no loss"),
+])  # fmt: skip
+def test_a_loss_gets_its_gradient_from_its_first_argument(name, part, arguments, of, count):
+    """Nothing else could need one, if the loss has no parameters."""
+    found = found_in(LOSS.format(name=name, part=part, arguments=arguments, of=of))
+    assert [text for *_, text in found] == ["log_p *= known"] * count
+
+
+@pytest.mark.parametrize(("given", "count"), [("scale=1", 1), ("net", 0)])
+def test_a_loss_that_is_given_a_network_computes_with_its_parameters(given, count):
+    body = f"""
+    def soft_loss(x, target, {given}):
+        {"x = x.exp()" if count else "target = net(target)"}
+        p = x.softmax(dim=1)
+        known = target != 255
+        target = target.clamp(min=0)
+        p *= known
+        return (p * target).mean()
+    """
+    assert [text for *_, text in found_in(body)] == ["p *= known"] * count
+
+
 NESTED = """
 class Loss:
     class Near(torch.autograd.Function):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..syntax import last_name
+from ..syntax import dotted, last_name, torch_table
 from ._engine import BUDGET, FileRun
 from ._index import FunctionNode, globals_of, has_decorator, home_of, lineage, method_of, mode_of, yields
 from ._names import holds_integers
@@ -21,6 +21,9 @@ _SEVERAL = re.compile(r"List|Tuple|Dict|list|tuple|dict|Sequence|Callable|Iterab
 _NUMBER = re.compile(
     r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?"
 )
+_LOSS = re.compile(r"Loss$|_loss$|^loss_")
+_GIVEN = re.compile(r"target|label|gt|true|real|batch|data|param|self|model|net|anchor|args|cfg|weight", re.I)
+"""Names of arguments of a loss that are no prediction."""
 _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
@@ -36,13 +39,32 @@ def follow(
     state = FlowState(attributes=dict(left or {}))
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
     run.overwritten = []
-    _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
+    owner = None if has_decorator(node, "staticmethod") else owner
+    _bind_arguments(run, node, state, owner, None, {})
+    if (predicted := _predicted(run, node, owner)) and state.names[predicted].grad:
+        state.names[predicted] = state.names[predicted]._replace(grad=Grad.YES)
     if node.name == "forward" or node.name not in run.own.called:
         run.unseen.update(*(value.places for value in state.names.values() if value.given))
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
     run.function, run.stack = "<module>", []
+
+
+def _predicted(run: FileRun, node: FunctionNode, owner: Value | None) -> str:
+    """Return the argument from which a loss without parameters gets its gradient; empty if the function is
+    no such loss. By convention the first, and no other could need one where the loss is trained with."""
+    names = [argument.arg for argument in node.args.args[owner is not None :]]
+    bases = [node.name] if owner is None else [owner.data.name, *map(dotted, owner.data.bases)]
+    is_loss = (owner is None or node.name == "forward") and any(map(_LOSS.search, bases))
+    if not is_loss or len(names) < 2 or _GIVEN.search(names[0]):
+        return ""
+    if any(isinstance(call, ast.Call) and dotted(call.func) in names for call in ast.walk(node)):
+        return ""  # it is given a network, which computes with the parameters
+    parts = () if owner is None else class_attributes(run, owner.data).values()
+    facts = [torch_table().modules.get(part.data.kind) for part in parts if part.kind == "module"]
+    has_own = any(part.leaf or part.kind == "object" for part in parts)
+    return "" if has_own or not all(each and not each.parameters for each in facts) else names[0]
 
 
 def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
