@@ -284,3 +284,28 @@ def test_several_results_of_a_composed_function(line):
         f"def f():\n    w = torch.ones(3, 3, requires_grad=True)\n    {line}\n    a -= 1.0\n    return a @ b"
     )
     assert blamed(program) == ["a -= 1.0"]
+
+
+@pytest.mark.parametrize(("copied", "count"), [("drop1(x)", 1), ("drop2(x)", 0)])
+def test_a_chain_that_a_default_function_makes_with_an_activation_of_a_dictionary(copied, count):
+    """``FPNBottleneckBlock`` of pytorch-toolbelt: its name says norm, and its last part isn't known."""
+    body = f"""
+    ACTS = {{RELU: nn.ReLU, MISH: Mish}}
+
+    def norm_act(width, act="relu"):
+        return nn.Sequential(nn.BatchNorm2d(width), ACTS[act.lower()]())
+
+    class Block(nn.Module):
+        def __init__(self, width, make=norm_act):
+            super().__init__()
+            self.conv = nn.Conv2d(3, width, 3)
+            self.bn1 = make(width)
+            self.drop1, self.drop2 = nn.Dropout2d(0.5, inplace=True), nn.Dropout2d(0.5)
+        def forward(self, x):
+            x = self.bn1(self.conv(x))
+            x = self.{copied}
+            return x.sigmoid()
+    """
+    text = "import torch\nfrom torch import nn\n" + dedent(body)
+    assert len(check_text(text, "program.py", all_rules=True)) == count
+    assert check_text(text, "program.py") == []

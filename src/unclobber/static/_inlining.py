@@ -231,7 +231,8 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
     if isinstance(default, (ast.Attribute, ast.Name, ast.Call, ast.Dict)):
         value = run.evaluate(default, FlowState())
         # What callers mostly leave as it is: `act_layer=nn.GELU`, `act_cfg=dict(type="ReLU")`.
-        if value.kind in ("library", "class") or (value.kind == "sequence" and "type" in value.data):
+        is_config = value.kind == "sequence" and "type" in value.data
+        if is_config or value.kind in ("library", "class", "function"):
             return value
     text = ast.unparse(argument.annotation) if argument.annotation else ""
     if "Tensor" in text and not _SEVERAL.search(text):

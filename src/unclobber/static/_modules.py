@@ -56,7 +56,7 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
                 first = apply(run, state, renamed_part(module, at), Given([first], {}, node))
             else:
                 result = unknown_result(run, state, [first])
-                first = given_to_unread(run, state, node, (), result, part.name)
+                first = given_to_unread(run, state, node, (), result, part.name or "a part")
         return _used(run, state, first, module, node)
     if data.kind in PASSES:
         return first
