@@ -633,3 +633,64 @@ def test_fewer_bumps_than_a_write_makes_are_not_its(answer):
             t="def run(x, y):\n    x[0:2] += 1\n    y[0:2] = 1\n    return x, y\n",
         )
         assert lines_of(document)[0] == [line]
+
+
+def test_a_frame_whose_beginning_was_cut_is_read(answer):
+    """People copy from within a line, as in XRec; the line that torch refused decides among its copies."""
+    copies = "\n\n".join(f"def mean_{name}(image):\n    for t in image:\n        t.sub_(1)" for name in "ab")
+    refusal = "RuntimeError: Output 0 of UnbindBackward is a view and is being modified inplace."
+    text = f'ed/models/t.py", line 8, in mean_b\n        t.sub_(1)\n{refusal}'
+    (first, *_) = answer(text, t=f"{copies}\n")["candidates"]
+    assert (first["writes"], first["confident"]) == ([{"path": first["writes"][0]["path"], "line": 7}], True)
+
+
+def test_a_step_that_takes_arguments_is_no_optimizers(answer):
+    """An ODE solver's step returns a state, as in torch_ACA."""
+    source = (
+        "def integrate(solver, func, state, t, y, loss):\n    loss(y).backward(retain_graph=True)\n"
+        "    func.load_state_dict(state)\n    y = solver.step(func, t, y)\n    loss(y).backward()\n"
+    )
+    (first, *_) = answer(pasted(shape="[512]"), t=source)["candidates"]
+    assert first["writes"][0]["line"] == 3
+
+
+WRAPPED = {
+    "base": """\
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Base:
+    def wrapped(self, net):
+        net = DistributedDataParallel(net)
+        return net
+""",
+    "gan": """\
+from base import Base
+
+
+class Model(Base):
+    def __init__(self, net):
+        self.net = net
+        self.net = self.wrapped(self.net)
+        self.net = self.net.train()
+""",
+    "relativistic": """\
+from gan import Model
+
+
+class Relativistic(Model):
+    def step_discriminator(self, real, fake, loss):
+        good = self.net(real)
+        bad = self.net(fake)
+        loss(good, bad).backward()
+        self.optimizer.step()
+        return bad
+""",
+}
+
+
+def test_a_module_may_be_wrapped_by_a_function_of_another_file(answer):
+    """Data parallel training sends the buffers of a norm at each forward, as in BasicSR."""
+    text = f"[W] Warning: Error detected in CudnnBatchNormBackward.\n{SENTENCE}"
+    (first, *_) = answer(text, **WRAPPED)["candidates"]
+    assert lines_of({"candidates": [first]}) == [[7]]

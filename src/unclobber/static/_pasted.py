@@ -30,7 +30,7 @@ _FORWARD = re.compile(r"Traceback of forward\s+call")
 _END_OF_FORWARD = re.compile(r"Traceback \(most recent call last\)|Triggered internally|print_stack")
 _LIBRARY = re.compile(r"(site|dist)-packages|[/\\]torch[/\\]|lib[/\\]python[\d.]+[/\\]|^<frozen|importlib")
 _FRAME = re.compile(
-    r'File "(?P<path>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[\w.<>]+))?[^\n]*'
+    r'(?:File "|^[ \t>]*)(?P<path>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[\w.<>]+))?[^\n]*'
     r'(?:\n(?![ \t>]*File "|[ \t>]*\(|\w*Error)[ \t>]*(?P<source>[^\n]*))?'
     r"|^(?P<pytest>[\w./\\-]+\.py):(?P<row>\d+):(?: in (?P<within>\w+)|(?= \w*Error)|$)"
     r"|^(?P<cell>[~/\w.\\-]+\.py|<ipython-input-[^>\n]*>) in (?P<called>[\w<>]+)\([^\n]*"

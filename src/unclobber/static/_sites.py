@@ -66,7 +66,7 @@ class FileSites(NamedTuple):
     sites: list[WriteSite]
     scopes: list[Scope]
     lines: list[str]
-    instances: dict[str, str]  # by a name or attribute, the class or function whose result it is bound to
+    instances: dict[str, set[str]]  # by a name or attribute, the classes or functions that made its values
 
     def scope(self, line: int) -> Scope:
         """Return the innermost function around a line; the file's own statements if there is none."""
@@ -81,25 +81,7 @@ def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
     file = FileSites([], [top], lines, {})
     for statement in tree.body:
         _visit(statement, file, top, "", 0, off=False)
-    file.sites.extend(_data_parallel_calls(tree, file))
     return file
-
-
-def _data_parallel_calls(tree: ast.Module, file: FileSites) -> Iterator[WriteSite]:
-    """Yield the later calls of modules in data parallel training: each sends the buffers of rank 0 to all."""
-    wrapped = {
-        dotted(target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        if last_name(node.value.func) in ("DistributedDataParallel", "DDP")
-        for target in node.targets
-    }
-    for scope in file.scopes if wrapped else ():
-        seen = set[str]()
-        for line, _, name in sorted(scope.calls):
-            if name in wrapped and name in seen:
-                yield WriteSite(scope.path, line, line, "broadcast", "forward", name, scope.name)
-            seen.add(name)
 
 
 def _visit(node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: int, *, off: bool) -> None:
@@ -117,7 +99,7 @@ def _visit(node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: int
         case ast.With() | ast.AsyncWith():
             off = off or is_off([item.context_expr for item in node.items])
         case ast.Assign(value=ast.Call(func=func), targets=[target]):
-            file.instances[last_name(target)] = last_name(func)
+            file.instances.setdefault(last_name(target), set()).add(last_name(func))
         case ast.Call():
             scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
             scope.off |= {node.lineno} if off else set()
@@ -168,7 +150,7 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
 def _is_optimizer(func: ast.Attribute, call: ast.Call) -> bool:
     name = ast.unparse(func.value)
     words = " ".join([name, *map(ast.unparse, call.args)])
-    return not _NO_OPTIMIZER.search(name) and (not call.args or _OPTIMIZER.search(words) is not None)
+    return not (_NO_OPTIMIZER.search(name) or call.args[1:] or (call.args and not _OPTIMIZER.search(words)))
 
 
 def _base(target: ast.expr) -> str:

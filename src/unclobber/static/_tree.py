@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from ._sites import FileSites, Scope, WriteSite, sites_of
 from .files import deep
 from .findings import SourceTexts
 
+_WRAPS = frozenset(["DistributedDataParallel", "DDP"])  # a function that calls one mostly returns its result
 _REACHED = 3  # calls within one another through which a place is looked for
 
 
@@ -57,16 +58,28 @@ class SourceTree:
     @cached_property
     def sites(self) -> list[WriteSite]:
         """The places of all files, and calls of modules of which the interpreter knows that they write."""
-        sites = [site for file in self.files.values() for site in file.sites]
+        sites = [site for file in self.files.values() for site in file.sites] + [*self._data_parallel_calls()]
         known = {(site.path, site.line) for site in sites}
         for path, run in self.runs.items():
             for suspicion in run.suspicions.values():
                 span = suspicion.write
                 if span is not None and not span.inner and (path, span.line) not in known:
-                    how, name = suspicion.how, suspicion.name
-                    line, end = span.line, span.end_line
+                    how, name, line, end = suspicion.how, suspicion.name, span.line, span.end_line
                     sites.append(WriteSite(path, line, end, "module", how, name, span.function, span=span))
         return sites
+
+    def _data_parallel_calls(self) -> Iterator[WriteSite]:
+        """Yield the later calls of modules in data parallel training: each sends rank 0's buffers to all."""
+        files = self.files.values()
+        scopes = [scope for file in files for scope in file.scopes]
+        wraps = _WRAPS | {scope.bare for scope in scopes if any(name in _WRAPS for _, name, _ in scope.calls)}
+        wrapped = {name for file in files for name, made in file.instances.items() if made & wraps}
+        for scope in scopes:
+            seen = set[str]()
+            for line, last, name in sorted(scope.calls):
+                if last in wrapped and name in seen:
+                    yield WriteSite(scope.path, line, line, "broadcast", "forward", name, scope.name)
+                seen.add(name)
 
     @cached_property
     def runs(self) -> dict[str, FileRun]:
@@ -92,7 +105,8 @@ class SourceTree:
                         continue
                     callers[name].append((scope, line))
                     # A module is called by its name, and runs its class's `forward`.
-                    callers[f"{file.instances.get(name)}.forward"].append((scope, line))
+                    for made in file.instances.get(name, ()):
+                        callers[f"{made}.forward"].append((scope, line))
         return callers
 
     @cached_property
@@ -123,15 +137,13 @@ class SourceTree:
         """Return the frames that lie in the tree, the outermost first."""
         places = []
         for frame in frames:
-            places_here = [at for file in self._files_of(frame) if (at := _located(file, frame)) is not None]
+            places_here = [at for file in self.files_of(frame) if (at := _located(file, frame)) is not None]
             # A frame stands at a call; of several files of its name it is the one that has a call there.
-            called = [p for p in places_here if any(at == p.line for at, *_ in p.scope.calls)]
-            places_here = called or places_here
-            if len({place.scope.name for place in places_here}) == 1:
-                places.append(places_here[0])
+            called = [p for p in places_here if any(at == p.line for at, *_ in p.scope.calls)] or places_here
+            places += called[:1] if len({place.scope.name for place in called}) == 1 else []
         return places
 
-    def _files_of(self, frame: PastedFrame) -> list[FileSites]:
+    def files_of(self, frame: PastedFrame) -> list[FileSites]:
         """Return the files whose paths end most like a frame's, else those that have its line."""
         ends = {path: _common_end(path, frame.path) for path in self.files}
         most = max(ends.values(), default=0)
@@ -155,13 +167,11 @@ def _located(file: FileSites, frame: PastedFrame) -> FramePlace | None:
     named = [scope for scope in file.scopes if not function or scope.bare in (function, frame.function)]
     if not named:
         return None
-    line = frame.line
-    if frame.source:
-        same = [at for at, text in enumerate(file.lines, 1) if text.strip() == frame.source.strip()]
-        line = min(same, key=lambda at: abs(at - frame.line), default=line)
+    source = frame.source.strip()
+    same = [at for at, text in enumerate(file.lines, 1) if source and text.strip() == source]
+    line = min(same, key=lambda at: abs(at - frame.line), default=frame.line)
     inside = [scope for scope in named if scope.line <= line <= scope.end_line]
-    if inside:
-        return FramePlace(max(inside, key=lambda scope: scope.line), line)
-    if len(named) > 1:
+    if not inside and len(named) > 1:
         return None
-    return FramePlace(named[0], min(max(line, named[0].line), named[0].end_line))
+    scope = max(inside or named, key=lambda scope: scope.line)
+    return FramePlace(scope, min(max(line, scope.line), scope.end_line))
