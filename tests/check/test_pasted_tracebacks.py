@@ -694,3 +694,129 @@ def test_a_module_may_be_wrapped_by_a_function_of_another_file(answer):
     text = f"[W] Warning: Error detected in CudnnBatchNormBackward.\n{SENTENCE}"
     (first, *_) = answer(text, **WRAPPED)["candidates"]
     assert lines_of({"candidates": [first]}) == [[7]]
+
+
+SIBLINGS = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x, y):\n"
+
+
+def test_a_file_that_the_text_names_speaks_for_its_folder(answer, tmp_path):
+    """Of several programs of a tree the one that ran is named, as in nni."""
+    for folder, name in (("first", "x"), ("second", "z")):
+        (tmp_path / "examples" / folder).mkdir(parents=True)
+        source = f"{SIBLINGS}        {name} = self.act(y)\n        {name} += y\n        return {name}\n"
+        (tmp_path / "examples" / folder / "net.py").write_text(source)
+        (tmp_path / "examples" / folder / "search.py").write_text("import net\n")
+    facts = pasted(node="EluBackward", version=1, expected=0)
+    (first, *_) = answer(f"examples/second/search.py cannot run\n{facts}")["candidates"]
+    assert Path(first["writes"][0]["path"]).parent.name == "second"
+    assert "the text names a file of its folder" in first["why"]
+
+
+def test_a_save_of_another_operation_is_no_reason(answer):
+    """The interpreter has seen relu() save what is overwritten, but torch says elu()."""
+    source = dedent("""\
+        import torch
+
+
+        class Net(torch.nn.Module):
+            def forward(self, x, y):
+                x = x.relu()
+                x += y
+                return x
+
+
+        class Other(torch.nn.Module):
+            def forward(self, x, y):
+                z = self.mixed(x)
+                z += y
+                return z
+        """)
+    document = answer(pasted(node="EluBackward0", version=1, expected=0), t=source)
+    assert lines_of(document) == [[14], [7]]
+
+
+def test_a_later_call_of_a_module_writes_to_other_activations(answer):
+    """The frames of anomaly mode show the save; only parameters are those of the second call, too."""
+    source = dedent("""\
+        class Block:
+            def forward(self, x):
+                x += x.exp()
+                return x
+
+
+        def train(opt, x, loss):
+            net = Block()
+            a = net(x)
+            opt.step()
+            b = net(x)
+            loss(a, b).backward()
+        """)
+    text = (
+        "Warning: Error detected in AddmmBackward. Traceback of forward call that caused the error:\n"
+        f'  File "t.py", line 9, in train\n    a = net(x)\n\n{SENTENCE}'
+    )
+    (first, *_) = answer(text, t=source)["candidates"]
+    assert first["writes"][0]["line"] == 10
+
+
+def test_a_step_that_no_backward_follows_is_unlikelier(answer):
+    """The first step lies between two backwards, and nothing keeps a graph for the next turn."""
+    source = "def train(a, b, opt_a, opt_b):\n    a.backward(retain_graph=True)\n    opt_a.step()\n"
+    source += "    b.backward()\n    opt_b.step()\n"
+    first, second = answer(pasted(node="TBackward"), t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"], second["writes"][0]["line"]) == (3, True, 5)
+
+
+def test_a_step_between_two_backwards_alone_is_not_confident(answer):
+    """So it is in programs that are right, too."""
+    source = "def train(a, b, opt_a, opt_b):\n    a.backward()\n    opt_a.step()\n"
+    source += "    b.backward()\n    opt_b.step()\n"
+    (first, *_) = answer(pasted(node="TBackward"), t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (3, False)
+
+
+def test_a_sentence_without_numbers_and_frames_needs_a_longer_lead(answer):
+    """One and the same source: the numbers make the difference, as in DRIT."""
+    source = dedent("""\
+        import torch
+
+
+        def train_it(loss, opt):
+            loss.backward()
+            opt.step()
+
+
+        w = torch.ones(3, requires_grad=True)
+        y = w.exp()
+        y += 1
+        y.sum().backward()
+        """)
+    for text, is_confident in ((SENTENCE, False), (pasted(node="ExpBackward0", version=1, expected=0), True)):
+        (first, *_) = answer(f"{text}\nmaybe in train_it", t=source)["candidates"]
+        assert (first["writes"][0]["line"], first["confident"]) == (11, is_confident)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pasted(node="TBackward"),  # a parameter, which a sum never writes to
+        pasted(node="ReluBackward0", version=4, expected=2),  # two writes more than there are
+        pasted(node="SigmoidBackward0", version=1, expected=0),  # the result of another operation
+    ],
+)
+def test_what_a_fact_contradicts_is_never_confident(answer, facts):
+    """The tree may be that of another program, or the write in a library."""
+    source = dedent("""\
+        import torch
+
+
+        class Net(torch.nn.Module):
+            def forward(self, x, y):
+                x = torch.relu(x)
+                x += y
+                return x
+        """)
+    (first, *_) = answer(facts, t=source)["candidates"] or [{"confident": False}]
+    assert not first["confident"]
+    document = answer(pasted(node="ReluBackward0", version=1, expected=0), t=source)
+    assert document["candidates"][0]["confident"]

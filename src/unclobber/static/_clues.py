@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..syntax import parse_expression
 from ._engine import NOT_TRAINED
-from ._pasted import Pasted, PastedKind
+from ._pasted import Pasted, PastedFrame, PastedKind
 from ._rules import CheckRule, Suspicion
 from ._sites import WriteSite
 from ._tree import FramePlace, SourceTree
@@ -46,6 +46,7 @@ class Clue(NamedTuple):
 
     points: float
     reason: str = ""
+    certainty: int = 0  # -1 if a fact contradicts the place, which is never confident then; 1 weighs that up
 
 
 class Context:
@@ -68,7 +69,9 @@ class Context:
         """The program's own frames, those of the failure last."""
         self.words = re.sub(r'File "[^\n]*\n[^\n]*', "", pasted.text)
         self.said = _LINE.findall(self.words)
-        self.quotes = _unspaced(self.words)
+        self.quotes = re.sub(r"\s", "", self.words)
+        files = [tree.files_of(PastedFrame(name, 0)) for name in re.findall(r"[\w./-]+\.py\b", self.words)]
+        self.folders = {os.path.dirname(file[0].scopes[0].path) for file in files if len(file) == 1}
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
         run = self.tree.runs.get(site.path)
@@ -86,9 +89,9 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:
         reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
-        yield Clue(4.0 - (site.kind == "load") if is_update else -3.0, reason)
+        yield Clue(4.0 - (site.kind == "load"), reason) if is_update else Clue(-3.0, "", -1)
     else:
-        yield Clue(-6.0 if is_update else 2.0)
+        yield Clue(-6.0, "", -1) if is_update else Clue(2.0)
     if site.how == "forward":
         is_norm, is_vector = "BatchNorm" in pasted.saver, len(pasted.shape or ()) == 1 and not pasted.node
         reason = "a buffer of a norm: each forward of data parallel training sends it again"
@@ -96,7 +99,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 
 def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """The write comes between the save and the backward."""
+    """The write comes between the save and the backward; each call of a module has activations of its own."""
     if site.kind == "backward":
         yield from _freed(site, context)
         return
@@ -107,10 +110,12 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
             yield Clue(-0.3 * min(reached[line] for line in lines))
             return
     for depth, (scope, line) in enumerate(reversed(() if context.needed else context.saved)):
-        if positions := [p for p in context.tree.lines_in(site, scope) if p != line]:
+        reached = context.tree.lines_in(site, scope)
+        if positions := [p for p in reached if p != line]:
             looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
             if max(positions) > line:
-                yield Clue(4.0 - 0.5 * depth, f"it follows the save at line {line} of the pasted frames")
+                points = 4.0 - 0.5 * depth if site.kind in UPDATES or not reached[max(positions)] else 1.0
+                yield Clue(points, f"it follows the save at line {line} of the pasted frames")
             elif looped:
                 yield Clue(1.5, "it follows the save in a turn of the loop")
             return
@@ -135,7 +140,7 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
         backward_between = any(name == "backward" and line < max(before) for line, name, _ in scope.calls)
         points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
         return Clue(points, f"it precedes the backward in line {needed}")
-    return Clue(1.0, "it precedes the backward in the next turn of the loop") if looped else Clue(-1.0)
+    return Clue(1.0 - 0.4 * depth, "it precedes the backward of the next turn") if looped else Clue(-1.0)
 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -179,7 +184,7 @@ def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
                 if _is_operation(each.operation, pasted.node):
                     yield Clue(points, f"{pasted.node} is what `{each.operation}` makes")
                 elif each.role == "result":
-                    yield Clue(-1.5)
+                    yield Clue(-points)
             if each.needed and context.needed and each.needed.line == context.needed[-1].line:
                 yield Clue(2.0, "the pasted backward needs it, by the source")
             return
@@ -221,7 +226,8 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     elif bumps in counts:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
     elif bumps < min(counts) or not site.loops:
-        yield Clue(-2.0)
+        near = [(s.function, s.target) for s in context.tree.files[site.path].sites]
+        yield Clue(-2.0, "", -(near.count((site.function, site.target)) == 1))
 
 
 def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -230,11 +236,15 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     if not node or context.pasted.kind != "saved" or site.kind in UPDATES:
         return
     is_method = site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
-    if is_method or _OWN_NODES.get(site.how) == node:
+    is_own = is_method or _OWN_NODES.get(site.how) == node
+    if is_own:
         yield Clue(1.5, f"{node} is what `{site.how}` leaves")
+    is_own |= any(_is_operation(s.operation, node) or s.role == "returned" for s in context.suspicions(site))
     made = _made(site, context)
     if _is_operation(made, node) or _operator(made) == node:
         yield Clue(4.0, f"{node}: the target comes from `{made.strip()[:40]}`")
+    elif not is_own and node in (*_ACTIVATIONS, *_BINARY.values()):
+        yield Clue(0.0, "", -1)  # the target isn't known to be its result
 
 
 def _made(site: WriteSite, context: Context) -> str:
@@ -299,13 +309,15 @@ def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
     """People quote the statement, link to its line, or name its class or function."""
-    text = _unspaced(context.tree.files[site.path].lines[site.line - 1].partition("#")[0])
+    text = re.sub(r"\s", "", context.tree.files[site.path].lines[site.line - 1].partition("#")[0])
     changed = re.sub(r"^([^=]*?)([+\-*/])=(?=[^=])", r"\1=\1\2", text)  # what people change it to
     if len(text) >= 8 and (text in context.quotes or changed in context.quotes):
         yield Clue(3.0, "the text quotes this line")
     said = [(int(a), int(b or a)) for path, a, b in context.said if site.path.endswith(f"/{path}")]
     if any(first <= site.line <= last for first, last in said):
-        yield Clue(3.0, "the text names this line")
+        yield Clue(3.0, "the text names this line", 1)
+    if any(site.path.startswith(f"{folder}{os.sep}") for folder in context.folders):
+        yield Clue(2.5, "the text names a file of its folder")
     names = [part for part in site.function.split(".") if re.search(r"[^\W_]_+[^\W_]|[a-z][A-Z]", part)]
     if any(re.search(rf"\b{name}\b", context.words) for name in names):
         yield Clue(2.5, f"the text names `{site.function}`")
@@ -318,9 +330,13 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
     file = context.tree.files[site.path]
     scope = file.scope(site.line)
     backwards = [line for line, name, _ in scope.calls if name.startswith("backward")]
+    retains = re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines[scope.line : scope.end_line]))
     if min(backwards, default=site.line) < site.line < max(backwards, default=site.line):
-        yield Clue(2.0, "a backward precedes it, and another follows")
-    if re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines[scope.line : scope.end_line])):
+        certainty = 0 if retains or context.suspicions(site) else -1  # so it is in right programs, too
+        yield Clue(2.0, "a backward precedes it, and another follows", certainty)
+    elif backwards and site.line > max(backwards) and not (retains and len(backwards) == 1):
+        yield Clue(-1.0, "", -1)  # only a graph that is kept for the next turn needs what it changes
+    if retains:
         yield Clue(2.0, "the function retains a graph")
 
 
@@ -330,10 +346,6 @@ CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
 """Each yields points for one place; a new clue is one function here."""
 
 
-def _unspaced(text: str) -> str:
-    return re.sub(r"\s", "", text)
-
-
 def _is_operation(text: str, node: str) -> bool:
     wanted = re.sub(r"_", "", node).lower()
     return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())  # `F.leaky_relu(x)` has LeakyRelu
@@ -341,7 +353,5 @@ def _is_operation(text: str, node: str) -> bool:
 
 def _snapped(place: FramePlace) -> FramePlace:
     scope, line = place
-    if any(at == line for at, *_ in scope.calls):
-        return place
-    near = [at for at, name, _ in scope.calls if name == "backward" and abs(at - line) <= 12]
-    return FramePlace(scope, min(near, key=lambda at: abs(at - line))) if near else place
+    near = [at for at, name, _ in scope.calls if at == line or (name == "backward" and abs(at - line) <= 12)]
+    return FramePlace(scope, min(near, key=lambda at: abs(at - line), default=line))

@@ -15,7 +15,7 @@ from ._values import SourceSpan
 
 MOST = 3  # candidates that are shown
 _LEAD = 2.5  # points by which the first must lead to be confident
-_LEAD_WITHOUT_FRAMES = 4.0  # the same if torch refused the write, whose frame the text lacks
+_LEAD_OF_A_SENTENCE = 4.0  # the same for a sentence without numbers and frames
 _MOST_ALIKE = 4
 _NO_LEAD = 0.05  # points below which two places are equally likely
 
@@ -31,6 +31,7 @@ class TracebackCandidate:
     needed: tuple[str, int] | None = None
     suspicion: Suspicion | None = None  # the interpreter's own suspicion about the write
     is_confident: bool = False
+    certainty: int = 0
 
 
 def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], list[str]]:
@@ -40,9 +41,8 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     if pasted.kind is None:
         return [], unknown
     candidates = [_scored(site, context) for site in _sites(context) if _may_be(site, pasted)]
-    candidates.sort(key=lambda candidate: candidate.points)
-    best = {(each.writes[0].path, each.writes[0].line): each for each in candidates}  # one for each line
-    candidates = list(best.values())
+    candidates.sort(key=lambda each: each.points)
+    candidates = [*{(each.writes[0].path, each.writes[0].line): each for each in candidates}.values()]
     if context.needed:  # of copies, the one near the frames comes first
         near = context.needed[-1].scope.path
         candidates.sort(key=lambda each: -len(os.path.commonpath([each.writes[0].path, near])))
@@ -51,10 +51,9 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
         # A line that isn't known to write is mostly a call, where the text is cut.
-        is_placed = not context.own or bool(tree.located(context.own[-1:]))
-        is_placed &= first.writes[0] in tree.sites
-        lead = _LEAD_WITHOUT_FRAMES if context.is_refused and not context.own else _LEAD
-        first.is_confident = is_placed and first.points - second >= lead
+        is_placed = first.writes[0] in tree.sites and (not context.own or tree.located(context.own[-1:]))
+        lead = _LEAD if context.own or pasted.version is not None else _LEAD_OF_A_SENTENCE
+        first.is_confident = bool(is_placed) and first.certainty >= 0 and first.points - second > lead - 0.001
     return candidates[:MOST], unknown
 
 
@@ -86,7 +85,8 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     if context.saved:
         saved = context.saved[-1].scope.path, context.saved[-1].line
     needed = (context.needed[-1].scope.path, context.needed[-1].line) if context.needed else None
-    return TracebackCandidate([site], sum(clue.points for clue in clues), why, saved, needed, suspicion)
+    points, certainty = sum(clue.points for clue in clues), sum(clue.certainty for clue in clues)
+    return TracebackCandidate([site], points, why, saved, needed, suspicion, certainty=certainty)
 
 
 def _joined(candidates: list[TracebackCandidate]) -> list[TracebackCandidate]:
