@@ -11,6 +11,7 @@ from textwrap import dedent
 import pytest
 
 from unclobber.cli import main
+from unclobber.static import _ranking
 from unclobber.static._pasted import read_pasted
 
 SENTENCE = (
@@ -820,3 +821,24 @@ def test_what_a_fact_contradicts_is_never_confident(answer, facts):
     assert not first["confident"]
     document = answer(pasted(node="ReluBackward0", version=1, expected=0), t=source)
     assert document["candidates"][0]["confident"]
+
+
+def test_a_step_is_confident_only_in_the_one_program_of_a_tree(answer):
+    """A text without frames and names of files may be of the other, whose step is not known to be wrong."""
+    other = "import torch\n\n\ndef main(loss, opt):\n    loss.backward()\n    opt.step()\n"
+    facts = pasted(node="TBackward")
+    for text, sources, is_confident in (
+        (facts, {"train": STEPS}, True),
+        (facts, {"train": STEPS, "other": other}, False),
+        (f"in ./train.py: {facts}", {"train": STEPS, "other": other}, True),
+    ):
+        (first, *_) = answer(text, **sources)["candidates"]
+        assert (first["writes"][0]["line"], first["confident"]) == (13, is_confident)
+
+
+def test_a_large_tree_without_frames_is_never_confident(answer, monkeypatch):
+    """Nothing tells which of its files were used, as in DiscoBox, whose tree is that of mmdetection."""
+    facts = pasted(node="TanhBackward0", version=1, expected=0)
+    assert answer(facts, net=RESIDUAL)["candidates"][0]["confident"]
+    monkeypatch.setattr(_ranking, "_LARGE", 0)
+    assert not answer(facts, net=RESIDUAL)["candidates"][0]["confident"]

@@ -76,8 +76,7 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
             # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
             known = state.attributes[key] = known._replace(places=run.new_place())
         return known
-    method = method_of(cls, name)
-    if method is not None:
+    if (method := method_of(cls, name)) is not None:
         if has_decorator(method, "property"):
             return inline(run, method, state, [], {}, value)
         return Value("function", grad=Grad.NO, data=(method, value))

@@ -332,7 +332,10 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
     backwards = [line for line, name, _ in scope.calls if name.startswith("backward")]
     retains = re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines[scope.line : scope.end_line]))
     if min(backwards, default=site.line) < site.line < max(backwards, default=site.line):
-        certainty = 0 if retains or context.suspicions(site) else -1  # so it is in right programs, too
+        # So it is in right programs, too, and which of several was run is not known.
+        others = {each.path for each in context.tree.sites if each.kind == "step"} - {site.path}
+        alone = not others or context.folders
+        certainty = 0 if alone and (retains or context.suspicions(site)) else -1
         yield Clue(2.0, "a backward precedes it, and another follows", certainty)
     elif backwards and site.line > max(backwards) and not (retains and len(backwards) == 1):
         yield Clue(-1.0, "", -1)  # only a graph that is kept for the next turn needs what it changes

@@ -63,8 +63,7 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
     known = state.names.get(name) or (run.globals.get(name) if index is run.own else None)
     if known is not None:
         return known
-    defined = defined_as(index, name)
-    if defined is not None:
+    if (defined := defined_as(index, name)) is not None:
         return defined
     if name in index.imports:
         return Value("library", grad=Grad.NO, data=index.imports[name])

@@ -282,8 +282,7 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("library", "")
 def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    known = defined_as(run.index, dotted(call.node.func))
-    if known is not None:
+    if (known := defined_as(run.index, dotted(call.node.func))) is not None:
         return call_value(run, known, call, state)
     return unknown_result(run, state, call.values, strong=call.name == "apply", more=call.every)
 

@@ -16,6 +16,7 @@ from ._values import SourceSpan
 MOST = 3  # candidates that are shown
 _LEAD = 2.5  # points by which the first must lead to be confident
 _LEAD_OF_A_SENTENCE = 4.0  # the same for a sentence without numbers and frames
+_LARGE = 200  # files of a tree, of which a text without frames may mean any
 _MOST_ALIKE = 4
 _NO_LEAD = 0.05  # points below which two places are equally likely
 
@@ -50,10 +51,11 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     candidates = [each for each in _joined(candidates) if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
+        known = context.said or context.folders or len(tree.files) <= _LARGE
         # A line that isn't known to write is mostly a call, where the text is cut.
-        is_placed = first.writes[0] in tree.sites and (not context.own or tree.located(context.own[-1:]))
+        placed = first.writes[0] in tree.sites and (tree.located(context.own[-1:]) if context.own else known)
         lead = _LEAD if context.own or pasted.version is not None else _LEAD_OF_A_SENTENCE
-        first.is_confident = bool(is_placed) and first.certainty >= 0 and first.points - second > lead - 0.001
+        first.is_confident = bool(placed) and first.certainty >= 0 and first.points - second > lead - 0.001
     return candidates[:MOST], unknown
 
 

@@ -139,8 +139,7 @@ def _return(run: FileRun, node: ast.Return, state: FlowState) -> FlowState:
 def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     """Interpret the branch that is known to be taken, else both, and merge them."""
     run.evaluate(node.test, state)
-    known = truth(run, node.test, state)
-    if known is not None:
+    if (known := truth(run, node.test, state)) is not None:
         return run.execute(node.body if known else node.orelse, state)
     test, negated = node.test, False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

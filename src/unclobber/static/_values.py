@@ -200,11 +200,8 @@ def join(a: Value, b: Value | None) -> Value:
         return a
     if a.kind != b.kind and {a.kind, b.kind} & _DEFINITE and "plain" in (a.kind, b.kind):
         return b if a.kind == "plain" else a
-    if a.kind == b.kind:
-        same = _join_alike(a, b)
-        if same is not None:
-            return same
-    return _join_tensors(a, b)
+    same = _join_alike(a, b) if a.kind == b.kind else None
+    return _join_tensors(a, b) if same is None else same
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:
