@@ -583,7 +583,9 @@ def test_writes_of_a_step_to_what_is_saved_are_noted(native, closure):
         graph.backward(retain_graph=True)
         before = [parameter.grad.clone() for parameter in net.parameters()]
         optimizer.step(closure)
-        assert session.ledger.pending.written == (2 if closure is None else 0)
+        # The hooks of steps may be the Python core's, of a session before.
+        natively = closure is None and session.ledger.view_writes.unobserved_steps == native.steps
+        assert session.ledger.pending.written == (2 if natively else 0)
         optimizer.zero_grad()
         histories = [session.ledger.history(saved) for saved in session.ledger.saves()]
         actors = [event.actor and event.actor() for history in histories for event, _ in history]
