@@ -149,8 +149,7 @@ class StorageLog:
                 undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))
             else:
                 undo_logs = self._hit(region)
-            known = (not {region, undo_log.region}.isdisjoint(undo_log.recorded) for undo_log in undo_logs)
-            if not undo_logs or (copied and all(known)):
+            if not undo_logs or (copied and all(undo_log.knows(region) for undo_log in undo_logs)):
                 return  # the native core makes no copy of what is recorded
             if not copied and region.hi - shift > target.untyped_storage().nbytes():
                 return  # the storage was shrunk behind the tensor: reading it would leave its memory
@@ -172,18 +171,14 @@ class StorageLog:
             )
             record: OldValues | None = None
             for undo_log in undo_logs:
-                # The first write took what the save needs: test_the_oldest_value_of_a_region_counts,
-                # test_a_save_whose_whole_value_was_recorded_needs_no_more.
-                recorded = undo_log.recorded
-                if undo_log.region in recorded or (selection is None and region in recorded):
+                if undo_log.knows(region if selection is None else undo_log.region):
                     continue
                 if (
                     whole_is_smaller
                     or undo_log.whole_only
                     or undo_log.recorded_bytes + nbytes > undo_log.region.nbytes
                 ):
-                    place = undo_log.region
-                    source = undo_log.alias
+                    place, source = undo_log.region, undo_log.alias
                     if copied:  # of the same memory, perhaps as its transpose
                         source = target if place == region else target.as_strided(place.sizes, place.strides)
                     assert source is not None  # `_hit` gives open undo logs only

@@ -51,14 +51,10 @@ bool is_once(const Geometry& geometry) {
 }
 
 // Whether both are all elements of one piece of memory, as a matrix and its transpose.
-bool is_one_piece(const Geometry& one, const Geometry& other) {
-  const auto is_dense = [](const Geometry& geometry) {
-    int64_t last = 0;  // the last element
-    for (size_t i = 0; i < geometry.sizes.size(); i++) last += (geometry.sizes[i] - 1) * geometry.strides[i];
-    return (last + 1) * static_cast<int64_t>(c10::elementSize(geometry.type)) == geometry.nbytes && is_once(geometry);
-  };
-  return one.offset == other.offset && one.type == other.type && one.nbytes == other.nbytes && is_dense(one) &&
-         is_dense(other);
+bool is_one_piece(const at::Tensor& one, const at::Tensor& other) {
+  return one.is_non_overlapping_and_dense() && other.is_non_overlapping_and_dense() &&
+         one.storage_offset() == other.storage_offset() && one.scalar_type() == other.scalar_type() &&
+         one.numel() == other.numel();
 }
 
 // Whether a node surely has a class in Python, which names what it saves: `compat.graph.has_unnamed_saves`.
@@ -222,7 +218,7 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
     const Geometry own(saved);
     if (std::find(hit.begin(), hit.end(), own) == hit.end()) hit.push_back(own);
     const bool equal = own == geometry;
-    if (!equal && !is_one_piece(own, geometry) && (own.nbytes <= geometry.nbytes || !is_once(own))) return false;
+    if (!equal && !is_one_piece(saved, target) && (own.nbytes <= geometry.nbytes || !is_once(own))) return false;
     // the first write took the value that the save needs
     const auto first = writes.begin() + (noted == nullptr ? now : noted->since);
     if (std::any_of(first, writes.end(), [&](const Write& one) { return one.geometry == geometry; })) continue;
