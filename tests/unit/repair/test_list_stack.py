@@ -79,6 +79,38 @@ def test_reads_behind_the_write(read, new):
 SHIFTED = "out = torch.zeros(n, 3)\nfor i in range(n - 1):\n    out[i + 1] = g(out[i])  # <-\n"
 
 
+@pytest.mark.parametrize(
+    ("start", "read"),
+    [
+        (0, "out[t - 1] if t else x"),
+        (0, "out[t - 1] if t > 0 else x"),
+        (0, "x if t == 0 else out[t - 1]"),
+        (0, "x if not t else out[t - 1]"),
+        (1, "out[t - 2] if t != 1 else x"),
+        (1, "x if t < 2 else out[t - 2]"),
+    ],
+)
+def test_a_test_leaves_out_the_first_turn(start, read):
+    """The read has no element before it there, as the index -1 would have in a buffer."""
+    loop = f"for t in range({start}, n):\n    out[t - {start}] = g({read})  # <-\n"
+    (found,) = listed(f"out = torch.zeros(n, 3)\n{loop}use(out)\n")
+    assert f"out.append(g({read.replace(f'out[t - {start + 1}]', 'out[-1]')}))" in found
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "x if t else out[t - 1]",
+        "out[t - 1] if t >= 0 else x",
+        "out[t - 2] if t else x",
+        "out[t - 1] if n else x",
+    ],
+)
+def test_a_test_that_leaves_out_no_first_turn(read):
+    text = f"out = torch.zeros(n, 3)\nfor t in range(n):\n    out[t] = g({read})  # <-\nuse(out)\n"
+    assert listed(text) == []
+
+
 def test_several_reads_below_the_loop_get_one_stack():
     (found,) = listed(f"{SHIFTED}use(out)\nreturn out.sum()\n")
     assert found.endswith("out.append(g(out[-1]))\nout = torch.stack(out)\nuse(out)\nreturn out.sum()\n")

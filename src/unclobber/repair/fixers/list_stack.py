@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ...model import Finding
@@ -141,7 +142,7 @@ class _Buffer(NamedTuple):
         end = index.upper if isinstance(index, ast.Slice) else index
         at, constant = _distance(source, end, self.counter), _distance(source, index)
         limit = newest + isinstance(index, ast.Slice)
-        known = at is not None and at <= limit and self.first - self.distance + at >= 0
+        known = at is not None and at <= limit and self._least(node) + at >= 0
         if not known and (constant is None or not 0 <= constant < self.first):
             return None
         if isinstance(index, ast.Slice):
@@ -149,6 +150,18 @@ class _Buffer(NamedTuple):
             part = lower if at == limit and not index.step else f"[{source.code(index)}]"
             return [source.change(subscript, self._stacked(part))]
         return [source.change(subscript, f"{self.name}[{-1 if at == newest else source.code(index)}]")]  # type: ignore[arg-type]
+
+    def _least(self, node: ast.AST) -> int:
+        """Return the least value of the counter where a node runs: a test may leave out the first turn."""
+        name, start = self.counter, self.first - self.distance
+        later = {f"{name}>{start}", f"{name}>={start + 1}", f"{name}!={start}", name if start == 0 else ""}
+        first = {f"{name}<{start + 1}", f"{name}<={start}", f"{name}=={start}", "" if start else f"not{name}"}
+        for child, above in pairwise([node, *self.source.all_above(node)]):
+            if isinstance(above, ast.If | ast.IfExp) and child is not above.test:
+                body = above.body if isinstance(above.body, list) else [above.body]
+                if "".join(self.source.code(above.test).split()) in (later if child in body else first):
+                    return start + 1
+        return start
 
     def _ending(self, late: list[Any]) -> list[Splice] | None:
         """Stack the list in the one read below the loop, or in a line below it."""
