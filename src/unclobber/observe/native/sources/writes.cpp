@@ -17,6 +17,8 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "functions.h"
@@ -307,19 +309,23 @@ class Told {
     }
   }
 
-  // Notify listeners of `target.op_(...)`, which bumps once.
+  // Notify listeners of a call with these arguments, which bumps once.
   template <typename... Args>
-  void tell_plain(const Listeners& now, const c10::OperatorHandle& op, const at::Tensor& target,
-                  const Args&... args) const {
-    const at::Tensor* arguments[] = {&target, tensor_in(args)...};
+  void tell_typed(const Listeners& now, const c10::OperatorHandle& op, const Args&... args) const {
+    const at::Tensor* arguments[] = {tensor_in(args)...};
+    const at::Tensor& target = *arguments[written_.front()];
     PyObject* marks = nullptr;
     Python python{now, op, &marks};
     Stack stack;
     for (const Listener& one : now.all) {
-      if (!concerns(one, target, packet_, plain_, of_elements_, arguments)) continue;
-      if (stack.empty()) stack = {target, args...};
+      if (!target.defined() || !concerns(one, target, packet_, plain_, of_elements_, arguments)) continue;
+      if (stack.empty()) stack = {args...};
       python.tell(*this, one, target, stack);
     }
+  }
+
+  bool writes_at(size_t position) const {
+    return std::find(written_.begin(), written_.end(), position) != written_.end();
   }
 
   const bool bumps;
@@ -458,68 +464,97 @@ class Over final : public c10::OperatorKernel {
   PyObject* ran_dormant_;
 };
 
-// The two of the most frequent signatures, x.op_(...) with tensors and numbers: torch makes no list of their arguments.
-template <typename... Args>
-class Plain final : public c10::OperatorKernel {
- public:
-  Plain(std::unique_ptr<const Told> told, const c10::OperatorHandle& op, PyObject* ran_dormant)
-      : told_(std::move(told)),
-        op_(op.typed<at::Tensor&(at::Tensor&, Args...)>()),
-        ran_dormant_(Py_XNewRef(ran_dormant)) {}
-  ~Plain() override { drop_later(ran_dormant_); }
+// The same for frequent signatures: torch makes no list of their arguments. What writes counts one bump.
+template <typename Signature>
+class Typed;
+template <typename Result, typename... Args>
+class Typed<Result(Args...)> final : public c10::OperatorKernel {
+  static constexpr bool kWrites = std::is_same_v<Result, at::Tensor&>;  // what it returns, as every such operation
 
-  at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& target, Args... args) {
-    if (const auto now = listening()) {
-      told_->tell_plain(*now, op_, target, args...);
-    } else if (ran_dormant_ != nullptr) {
-      with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
+ public:
+  Typed(std::unique_ptr<const Told> told, const c10::OperatorHandle& op, PyObject* ran_dormant)
+      : told_(std::move(told)), op_(op.typed<Result(Args...)>()), ran_dormant_(Py_XNewRef(ran_dormant)) {}
+  ~Typed() override { drop_later(ran_dormant_); }
+
+  Result operator()(c10::DispatchKeySet keys, Args... args) {
+    if constexpr (kWrites) {
+      if (const auto now = listening()) {
+        told_->tell_typed(*now, op_, args...);
+      } else if (ran_dormant_ != nullptr) {
+        with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
+      }
+      if (ran_dormant_ != nullptr) {
+        at::Tensor& target = [&]() -> at::Tensor& {
+          const Unobserved here(is_lazy(keys) && are_seen());
+          at::AutoDispatchBelowADInplaceOrView below_this;
+          return op_.redispatch(below(keys, c10::DispatchKey::ADInplaceOrView), std::forward<Args>(args)...);
+        }();
+        target.unsafeGetTensorImpl()->bump_version();
+        return target;
+      }
     }
-    if (ran_dormant_ == nullptr) {
-      const Unobserved here;
-      return op_.redispatch(below(keys, kKey), target, std::forward<Args>(args)...);
-    }
-    {
-      const Unobserved here(is_lazy(keys) && are_seen());
-      at::AutoDispatchBelowADInplaceOrView below_this;
-      op_.redispatch(below(keys, c10::DispatchKey::ADInplaceOrView), target, std::forward<Args>(args)...);
-    }
-    target.unsafeGetTensorImpl()->bump_version();
-    return target;
+    const Unobserved here;
+    return op_.redispatch(below(keys, kKey), std::forward<Args>(args)...);
   }
 
   // The kernel and its signature. Takes over `told` unless it raises.
   static std::pair<c10::KernelFunction, std::optional<c10::impl::CppSignature>> make(
       std::unique_ptr<const Told>& told, const c10::OperatorHandle& op, PyObject* ran_dormant) {
-    op.typed<at::Tensor&(at::Tensor&, Args...)>();
-    auto functor = std::make_unique<Plain>(std::move(told), op, ran_dormant);
-    return {c10::KernelFunction::makeFromUnboxedFunctor<false, Plain>(std::move(functor)),
-            c10::impl::CppSignature::make<at::Tensor&(c10::DispatchKeySet, at::Tensor&, Args...)>()};
+    op.typed<Result(Args...)>();
+    auto functor = std::make_unique<Typed>(std::move(told), op, ran_dormant);
+    return {c10::KernelFunction::makeFromUnboxedFunctor<false, Typed>(std::move(functor)),
+            c10::impl::CppSignature::make<Result(c10::DispatchKeySet, Args...)>()};
   }
 
  private:
   std::unique_ptr<const Told> told_;
-  c10::TypedOperatorHandle<at::Tensor&(at::Tensor&, Args...)> op_;
+  c10::TypedOperatorHandle<Result(Args...)> op_;
   PyObject* ran_dormant_;  // NULL for a kernel at unclobber's key
 };
 
 using Made = std::pair<c10::KernelFunction, std::optional<c10::impl::CppSignature>>;
+using Make = Made (*)(std::unique_ptr<const Told>&, const c10::OperatorHandle&, PyObject*);
+using Out = at::Tensor&;
+using In = const at::Tensor&;
+using Number = const at::Scalar&;
+using Dtype = std::optional<at::ScalarType>;
 
-// The kernel of `x.op_(...)`, or of another operation; over torch's own kernel if `ran_dormant` is not NULL.
-Made kernel_of(std::unique_ptr<const Told> told, bool plain, const c10::OperatorHandle& op, PyObject* ran_dormant) {
-  std::string types;  // of the arguments: Tensor, Scalar, bool, others
+// By their arguments: tensor, Scalar, bool, int, float, others; W is the tensor that it writes.
+const std::pair<std::string_view, Make> typed[] = {
+    {"W", Typed<Out(Out)>::make},
+    {"Wt", Typed<Out(Out, In)>::make},
+    {"Ws", Typed<Out(Out, Number)>::make},
+    {"Wts", Typed<Out(Out, In, Number)>::make},
+    {"Wtb", Typed<Out(Out, In, bool)>::make},
+    {"Wi", Typed<Out(Out, int64_t)>::make},
+    {"Wii", Typed<Out(Out, int64_t, int64_t)>::make},
+    {"Witt", Typed<Out(Out, int64_t, In, In)>::make},  // scatter_add_
+    {"tW", Typed<Out(In, Out)>::make},  // abs is made of abs.out
+    {"t?", Typed<at::Tensor(In, Dtype)>::make},  // mean
+    {"t?b?", Typed<at::Tensor(In, at::OptionalIntArrayRef, bool, Dtype)>::make},
+    {"tti", Typed<at::Tensor(In, In, int64_t)>::make},  // mse_loss
+    {"ttif", Typed<at::Tensor(In, In, int64_t, double)>::make},
+};
+
+// The kernel of an operation; over torch's own kernel if `ran_dormant` is not NULL.
+Made kernel_of(std::unique_ptr<const Told> told, const c10::OperatorHandle& op, PyObject* ran_dormant) {
+  std::string types;
   for (const c10::Argument& argument : op.schema().arguments()) {
     const auto kind = argument.type()->kind();
-    types += kind == c10::TypeKind::TensorType ? 't' : kind == c10::TypeKind::NumberType ? 's'
-             : kind == c10::TypeKind::BoolType ? 'b' : '?';
+    types += kind == c10::TypeKind::TensorType ? (told->writes_at(types.size()) ? 'W' : 't')
+             : kind == c10::TypeKind::NumberType ? 's'
+             : kind == c10::TypeKind::BoolType   ? 'b'
+             : kind == c10::TypeKind::IntType    ? 'i'
+             : kind == c10::TypeKind::FloatType  ? 'f'
+                                                 : '?';
   }
-  plain = plain && op.schema().returns().size() == 1;  // a program may define operations among torch's
-  try {
-    if (plain && types == "t") return Plain<>::make(told, op, ran_dormant);
-    if (plain && types == "tt") return Plain<const at::Tensor&>::make(told, op, ran_dormant);
-    if (plain && types == "ts") return Plain<const at::Scalar&>::make(told, op, ran_dormant);
-    if (plain && types == "tts") return Plain<const at::Tensor&, const at::Scalar&>::make(told, op, ran_dormant);
-    if (plain && types == "ttb") return Plain<const at::Tensor&, bool>::make(told, op, ran_dormant);
-  } catch (const c10::Error&) {  // this torch has the arguments as other types
+  const auto* found = std::find_if(std::begin(typed), std::end(typed), [&](auto& one) { return one.first == types; });
+  // a program may define operations among torch's
+  if (found != std::end(typed) && told->bumps && op.schema().returns().size() == 1) {
+    try {
+      return found->second(told, op, ran_dormant);
+    } catch (const c10::Error&) {  // this torch has the arguments as other types
+    }
   }
   if (ran_dormant != nullptr) {
     return {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), ran_dormant)), std::nullopt};
@@ -676,7 +711,7 @@ PyObject* register_kernel(PyObject*, PyObject* arguments) {
   auto told = std::make_unique<const Told>(packet, std::move(positions), plain != 0, bumps != 0);
   Owned self = must(type->tp_alloc(type, 0));
   auto* object = reinterpret_cast<Object*>(self.get());
-  auto [kernel, signature] = kernel_of(std::move(told), plain != 0, *op, ran_dormant);
+  auto [kernel, signature] = kernel_of(std::move(told), *op, ran_dormant);
   object->kernel = new c10::KernelFunction(std::move(kernel));
   Silence silence;
   object->handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
