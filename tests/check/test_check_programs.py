@@ -45,6 +45,10 @@ class Net(nn.Module):
     pytest.param("torch.relu_(h)", ["torch.relu_(h)"], id="a function"),
     pytest.param("F.relu(h, inplace=True)", ["F.relu(h, inplace=True)"], id="an argument"),
     pytest.param("torch.exp(x, out=h)", ["torch.exp(x, out=h)"], id="out="),
+    pytest.param("with torch.no_grad(): h *= 2", ["with torch.no_grad(): h *= 2"], id="without gradients"),
+    pytest.param("y = torch.einsum('ij,ij->i', [h, x]); x += 1; h = y", [
+        "y = torch.einsum('ij,ij->i', [h, x]); x += 1; h = y"], id="one of two that einsum multiplies"),
+    pytest.param("y = h + 1; h = torch.einsum('ij->i', y); y += 1", [], id="the only one of einsum"),
     pytest.param("h = torch.zeros(4); h += 1", [], id="another tensor by the same name"),
     pytest.param("h = F.relu(h); h = F.relu(h, inplace=True)", [
         "h = F.relu(h); h = F.relu(h, inplace=True)"], id="a second relu in place"),

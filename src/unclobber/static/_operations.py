@@ -198,10 +198,8 @@ class _Applied:
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        if role not in self.forms.results:
-            return []
-        always = self.forms.results[role]
-        return [self._save(value, "result", grad if always else min(grad, Grad.MAYBE))]
+        grad = grad if self.forms.results.get(role) else min(grad, Grad.MAYBE)
+        return [self._save(value, "result", grad)] if role in self.forms.results else []
 
 
 def _divides(shape: Sequence[Value]) -> bool:

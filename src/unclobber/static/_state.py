@@ -30,7 +30,6 @@ class Pending(NamedTuple):
     """A write over a saved tensor, which matters once backward reaches its node."""
 
     nodes: int
-    unrecorded: bool  # whether it was under no_grad
     quiet: int  # the state's `quiet` at the write
     suspicion: Suspicion
 

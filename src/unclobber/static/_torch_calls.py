@@ -182,6 +182,8 @@ def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         if isinstance(target, ast.Name):
             state.names[target.id] = result
         return result
+    if bare == "einsum" and len(parts := [part for value in call.values[1:] for part in value.parts]) == 2:
+        return operation(run, state, "bmm", parts, call.node, torchs=True)  # each is saved for the other
     if table.knows(bare) or table.overloads(bare, functional=functional):
         return operate(call.values, keywords=call.keywords, operands=call.nodes)
     return _unknown(run, call, state, functional=functional)

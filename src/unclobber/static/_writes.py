@@ -170,7 +170,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             rule=CheckRule.UNSEEN if unread else rule, confidence=confidence, saved=kept.span,
             operand=kept.operand, operation=kept.operation, role=kept.role,
         )  # fmt: skip
-        state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
+        state.pending[key] = Pending(nodes, state.quiet, suspicion)
 
 
 def _is_activation(run: FileRun, made: WriteEffect) -> bool:
@@ -268,7 +268,7 @@ def confirm(
         less: Steps of confidence to subtract, because the gradient may not flow there.
     """
     for key, pending in list(state.pending.items()):
-        if pending.nodes & nodes and not (pending.unrecorded and needed is None):
+        if pending.nodes & nodes:
             # What is written in `eval()` alone stays so where the branches meet (`qrnn.py` of pytorch-qrnn).
             quiet = less + max(0, pending.quiet - state.quiet)
             suspicion, confidence = pending.suspicion, min(pending.suspicion.confidence, HIGH) - quiet
