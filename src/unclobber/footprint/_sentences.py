@@ -122,7 +122,7 @@ def in_place(report: MemoryReport, most: int) -> list[str]:
     """Return what in-place operations spare, and what more of them would."""
     said = [_used(used) for used in report.in_place[:most]]
     if not report.in_place and not report.ended_early:
-        said = ["The program has no in-place operation on an activation."]
+        said = ["The program has no in-place operation on an activation that has an out-of-place form."]
     alone = any(candidate.peak_drop for candidate in report.candidates)
     count = plural(len(report.candidates), "line")
     if report.candidates and not report.together:
