@@ -623,3 +623,30 @@ def test_a_state_that_is_made_like_a_weight_has_no_history(made, expected):
         agent.learn(x)
     """
     assert [(one.code, len(one.writes)) for one in check_text(dedent(text), "agent.py")] == expected
+
+
+@pytest.mark.parametrize(("test", "count"), [
+    ("x if i == 0 else out[i - 1]", 1),
+    ("out[i - 1] if i else x", 1),
+    ("out[i - 1] if i > 0 else x", 1),
+    ("x if not i else out[i - 1]", 1),
+    ("out[i - 1] if i == 0 else x", 0),  # not after the first turn, which overwrites nothing
+    ("out[i - 1] if i < 1 else x", 0),
+])  # fmt: skip
+@pytest.mark.parametrize("loop", ["i in range(3)", "i in range(0, n)", "i, _ in enumerate(x)"])
+def test_the_first_turn_of_a_loop_is_told_from_later_ones(loop, test, count):
+    """A recurrence that fills a buffer: from the second turn on each reads what the one before wrote."""
+    found = found_in(f"""
+    net = nn.Linear(3, 3)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+        def forward(self, x, n):
+            x, out = self.fc(x), torch.zeros(3, 3)
+            for {loop}:
+                old = {test}
+                out[i] = old * old.sin()
+            return out
+    """)
+    assert [code for code, *_ in found] == ["UC101"] * count

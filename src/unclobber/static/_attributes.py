@@ -106,7 +106,7 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
             return None
         uses = frozenset[Use]()
         if value.name and not state.mode:
-            uses = frozenset([Use(value.name, run.tick(), run.span(node), state.guards)])
+            uses = frozenset([run.use(value.name, node, state)])
         if value.name and key in state.attributes:
             return state.attributes[key]._replace(uses=uses)
         grad = Grad.NO if value.name in run.frozen else Grad.YES

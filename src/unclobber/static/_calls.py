@@ -16,7 +16,7 @@ from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._torch_calls import torch_call
 from ._transfers import transferred, transfers
-from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Use, Value, join, named, sequence
+from ._values import ANY, PLAIN, SHAPE, TURN, Constant, Grad, Leaf, ModuleData, Value, join, named, sequence
 from ._writes import SAVES_NO_RESULT, given_to_unread
 
 
@@ -39,7 +39,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         return result._replace(grad=Grad.NO)
     if is_network and not state.mode:
         bit = run.new_node()
-        run.uses[bit] = use = Use(name, run.tick(), run.span(call.node), state.guards)
+        run.uses[bit] = use = run.use(name, call.node, state)
         result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
     if callee.given or _is_part(run, call.node.func):
         return given_to_unread(run, state, call.node, call.every, result)
@@ -55,7 +55,7 @@ def _is_part(run: FileRun, function: ast.expr) -> bool:
     return run.index.assigned_attributes[function.attr] > 0
 
 
-@transfers("module object", "__call__")
+@transfers("module object", "__call__ forward")
 def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     callee = call.receiver
     if callee.kind == "module" and callee.data.kind in ("ModuleList", "ModuleDict"):
@@ -129,7 +129,7 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     run.constructed[made.made] = constants = {}
     # A trial: `class_attributes` interprets this `__init__` for any arguments, and keeps its suspicions.
     trial = FlowState()
-    with run.within(suspicions={}, evaluated=run.evaluated, again=False):
+    with run.within(suspicions={}, evaluated=run.evaluated, again=None):
         inline(run, init, trial, call.values, call.keywords, made)
     text = unparsed(init)
     for key, value in trial.attributes.items():
@@ -187,10 +187,11 @@ def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 
 # --- Python's own functions --------------------------------------------------------------------------
 @transfers("sequence", "keys")
+@transfers("torch", "manual_seed device Generator Size set_num_threads")
 @transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
 @transfers(
     "builtin",
-    "len range int float str isinstance print bool hasattr type id repr format issubclass callable ord "
+    "len int float str isinstance print bool hasattr type id repr format issubclass callable ord "
     "chr round divmod hash open vars dir",
 )
 def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
@@ -224,7 +225,14 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
         return None
     values = call.values[:1] if call.name == "enumerate" else call.values
     each = tuple(elements(run, value, state) for value in values)
-    return sequence((sequence((PLAIN, *each) if call.name == "enumerate" else each, "tuple"),), "list")
+    if call.name == "enumerate":
+        each = (PLAIN if call.values[1:] or call.keywords else TURN, *each)
+    return sequence((sequence(each, "tuple"),), "list")
+
+
+@transfers("builtin", "range")
+def _range(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return sequence((TURN if len(call.values) == 1 or call.first.data == Constant(0) else PLAIN,), "list")
 
 
 @transfers("builtin", "map")

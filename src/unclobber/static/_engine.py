@@ -62,7 +62,7 @@ class FileRun:
         self.item: tuple[str, Value] | None = None  # the item that a statement changes, and its text
         self.elsewhere: SourceSpan | None = None
         """The call in this file from which a function of another file is followed."""
-        self.again = False  # whether a loop's second round is followed
+        self.again: bool | None = None  # whether a loop's second round is followed; None outside of loops
         self.at_top = False  # whether the file's own statements are followed, or a function by itself
 
     # --- syntax --------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class FileRun:
         self.evaluated += 1
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
-        value = expressions[type(node)](self, node, state)
+        value: Value = followers[type(node)](self, node, state)
         if state.grown and value.places:
             for place in value.places & state.grown.keys():
                 value = both(value, state.grown[place])
@@ -82,7 +82,7 @@ class FileRun:
         for statement in body:
             if state.dead:
                 break
-            known = statements.get(type(statement))
+            known = followers.get(type(statement))
             if known is not None:
                 outer, self.statement = self.statement, statement
                 state = known(self, statement, state) or state
@@ -145,6 +145,9 @@ class FileRun:
         first, last = statement.lineno, _last_line(statement)
         return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
 
+    def use(self, owner: str, node: ast.expr, state: FlowState) -> Use:  # of its parameters, now
+        return Use(owner, self.tick(), self.span(node), state.guards)
+
     def maybe_uses(self, value: Value) -> frozenset[Use]:
         """Return the calls of networks on which a value may depend, through unknown functions."""
         return frozenset(use for bit, use in self.uses.items() if bit & value.may) - only_graph(value)
@@ -188,10 +191,8 @@ class _Within:
         self.known.update(self.outer)
 
 
-expressions: dict[type[ast.expr], Callable[..., Value]] = {}
-"""The value of an expression, by its kind."""
-statements: dict[type[ast.stmt], Callable[..., FlowState | None]] = {}
-"""The state after a statement, by its kind; None if it is the given one, changed."""
+followers: dict[type[ast.AST], Callable[..., Any]] = {}
+"""By its kind the value of an expression, or the state after a statement: None for the given one, changed."""
 _Function = TypeVar("_Function", bound=Callable[..., Value | FlowState | None])
 
 
@@ -199,8 +200,7 @@ def follows(*kinds: type[ast.expr] | type[ast.stmt]) -> Callable[[_Function], _F
     """Register a function for some kinds of expressions or statements."""
 
     def register(function: _Function) -> _Function:
-        table = expressions if issubclass(kinds[0], ast.expr) else statements
-        table.update(dict.fromkeys(kinds, function))  # type: ignore[arg-type]
+        followers.update(dict.fromkeys(kinds, function))
         return function
 
     return register

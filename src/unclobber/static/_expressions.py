@@ -21,6 +21,7 @@ from ._torch_calls import torch_call
 from ._transfers import transferred
 from ._values import (
     PLAIN,
+    TURN,
     Constant,
     Grad,
     Leaf,
@@ -96,6 +97,10 @@ def _named(run: FileRun, node: ast.NamedExpr, state: FlowState) -> Value:
     return value
 
 
+_FIRST_TURN = {"": False, "== 0": True, "!= 0": False, "> 0": False, ">= 1": False, "< 1": True}
+"""Whether a comparison of a counter holds in the first turn of its loop, and in no other."""
+
+
 # --- conditions --------------------------------------------------------------------------------------
 @follows(ast.Compare)
 def _compare(run: FileRun, node: ast.Compare, state: FlowState) -> Value:
@@ -122,6 +127,9 @@ def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
 
 def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     """Return whether a condition holds; None if the file doesn't determine it."""
+    name, _, compared = unparsed(test).partition(" ")
+    if state.names.get(name) is TURN and compared in _FIRST_TURN and run.again is not None:
+        return _FIRST_TURN[compared] != run.again
     match test:
         case ast.UnaryOp(op=ast.Not()):
             inner = truth(run, test.operand, state)

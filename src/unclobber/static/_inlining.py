@@ -94,7 +94,7 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
         return attributes
     made, state = Value("object", grad=Grad.NO, data=cls, name="self"), FlowState()
     # Below depth 0, because there a `return` counts as a result from which the caller runs backward.
-    with run.within(depth=min(run.depth, 1), stack=[], at_top=False, again=False):
+    with run.within(depth=min(run.depth, 1), stack=[], at_top=False, again=None):
         inline(run, init, state, None, {}, made)
     for key, value in state.attributes.items():
         if key.startswith("self."):

@@ -219,11 +219,6 @@ def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call.receiver
 
 
-@transfers("module object", "forward")
-def _forward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return call_value(run, call.receiver, call, state)
-
-
 # --- sequences ---------------------------------------------------------------------------------------
 @transfers("sequence", "values copy")
 def _values(run: FileRun, call: FollowedCall, state: FlowState) -> Value:

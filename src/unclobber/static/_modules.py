@@ -21,7 +21,6 @@ from ._values import (
     Leaf,
     ModuleData,
     SourceSpan,
-    Use,
     Value,
     renamed_part,
     sequence,
@@ -81,7 +80,7 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
     if not module.name or has_part or is_cut:
         return value
-    return value._replace(uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
+    return value._replace(uses=value.uses | {run.use(module.name, node, state)})
 
 
 def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
@@ -171,7 +170,7 @@ def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: G
         return run.tensor(Grad.NO)
     nodes, may, uses = history(part for value in given.values for part in value.parts)
     if module.name:
-        run.uses[bit] = Use(module.name, run.tick(), run.span(given.node), state.guards)
+        run.uses[bit] = run.use(module.name, given.node, state)
         uses |= {run.uses[bit]}
     return run.tensor(grad, nodes | bit, may | bit, uses=uses)
 

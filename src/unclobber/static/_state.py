@@ -45,9 +45,6 @@ class ParameterUpdate(NamedTuple):
     guards: Guards
 
 
-Mode = int  # 0: gradients are recorded; 1: no_grad; 2: inference mode
-
-
 @dataclass
 class FlowState:
     """The values of names, the saved tensors and the writes."""
@@ -71,7 +68,7 @@ class FlowState:
     guards: Guards = frozenset()
     bound_if: dict[tuple[str, bool], dict[str, tuple[Value, Value]]] = field(default_factory=dict)
     """By a condition, the names that its branch bound: the value after both branches, and the one before."""
-    mode: Mode = 0
+    mode: int = 0  # 0: gradients are recorded; 1: no_grad; 2: inference mode
     quiet: int = 0  # steps of confidence that a suspicion loses here, because nothing is trained
     dead: bool = False  # whether the point is never reached
 

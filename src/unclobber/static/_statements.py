@@ -260,7 +260,7 @@ def _rounds(
     """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
     that are known, once for each. In a second pass of the loop around it, once: the first did both."""
     parts = over.data.parts if over.kind == "module" else ()
-    once = run.again and not parts
+    once = bool(run.again) and not parts
     once |= not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
@@ -276,7 +276,7 @@ def _rounds(
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.
         state.guards &= run.callers
-        with run.within(round=(run.clock, run.last_node), again=run.again or turn > 0):
+        with run.within(round=(run.clock, run.last_node), again=bool(run.again) or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False

@@ -148,14 +148,9 @@ def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Va
 
 
 @transfers("torch", "weight_norm spectral_norm orthogonal remove_weight_norm remove_spectral_norm")
-@transfers("torch", "DataParallel DistributedDataParallel convert_sync_batchnorm")
+@transfers("torch", "DataParallel DistributedDataParallel convert_sync_batchnorm compile")
 def _wrapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    return call.first if call.first.kind in ("module", "object", "unknown") else None
-
-
-@transfers("torch", "manual_seed device Generator Size compile set_num_threads")
-def _no_operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return call.first if call.name == "compile" else PLAIN
+    return call.first if call.first.kind in ("module", "object", "unknown", "function") else None
 
 
 def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:

@@ -69,9 +69,6 @@ class ViewOrigin(NamedTuple):
     span: SourceSpan
     sure: bool = True  # whether no operation since may have made a copy, as `reshape` may
 
-    def perhaps(self) -> ViewOrigin | None:
-        return self._replace(sure=False) if self.kind in ("several", "expanded") else None
-
 
 class Constant(NamedTuple):
     """A value that is written in the source: a truth value, a number, a text or None."""
@@ -140,6 +137,7 @@ class Value(NamedTuple):
 
 PLAIN = Value("plain", grad=Grad.NO)
 SHAPE = Value("plain", grad=Grad.NO, data="shape")
+TURN = Value("plain", grad=Grad.NO, data="turn")  # the number of a loop's turn, from 0
 
 
 @lru_cache(typed=True)
