@@ -126,7 +126,17 @@ class Reasons:
         if self._node in _OWN_RESULT and self._bare == "result":
             return _OWN_RESULT[self._node]
         given = {**names, self._bare: own}
-        return "; ".join(dict.fromkeys(_sentence(reason, own, given) for reason in self._reasons))
+        return "; ".join(dict.fromkeys(_sentence(reason, own, given) for reason in _merged(self._reasons)))
+
+
+def _merged(reasons: list[_Reason]) -> list[_Reason]:
+    """Return one reason for all gradients with the same words: attention's query, key and value."""
+    merged: dict[object, _Reason] = {}
+    for reason in reasons:
+        key = reason.prose or reason
+        before = merged[key].of if key in merged else ()
+        merged[key] = reason._replace(of=(*before, *reason.of))
+    return [*merged.values()]
 
 
 def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:  # None if that isn't certain

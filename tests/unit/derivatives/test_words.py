@@ -67,6 +67,12 @@ def test_why(node, role, needed, text):
             {"indices[0]": "idx", "self": "x"},
             "grad of `x` is grad added at these indices",
         ),
+        (
+            "ScaledDotProductFlashAttentionForCpuBackward0",
+            "key",
+            {"query": "q", "key": "k", "value": "v"},
+            "grad of `q`, `k` and `v` needs the attention weights, which are computed again from it",
+        ),
         ("MmBackward0", "self", {"mat2": "w2"}, None),
         ("NoSuchBackward0", "self", {"self": "x"}, None),
     ],
