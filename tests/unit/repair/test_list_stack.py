@@ -111,6 +111,52 @@ def test_a_test_that_leaves_out_no_first_turn(read):
     assert listed(text) == []
 
 
+def test_a_write_in_each_branch_of_a_test():
+    """What the other branch has written in this turn is no earlier state."""
+    assert listed("""
+        out = torch.zeros(b, n, 3)
+        for t in range(n):
+            if t == 0:
+                out[:, t] = start(x)
+            else:
+                out[:, t] = cell(out[:, t - 1], x)  # <-
+            use(out[:, t])
+        return out
+    """) == [
+        plain("""
+        out = []
+        for t in range(n):
+            if t == 0:
+                out.append(start(x))
+            else:
+                out.append(cell(out[-1], x))
+            use(out[-1])
+        return torch.stack(out, 1)
+    """)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("out[t] = f(x)", "out[t + 1] = f(x)"),
+        ("out[t] = f(x)", "pass"),
+        ("out[t] = f(x)", "out[t] = f(x)\n        out[t] = f(x)"),
+        ("out[t - 1], x)", "out[t], x)"),  # zeros, not what the first branch writes
+        ("else:", "elif x is None:"),
+        ("    else:\n        out[t] = g(out[t - 1], x)  # <-\n", "    out[t] = g(out[t - 1], x)  # <-\n"),
+    ],
+)
+def test_not_every_turn_has_one_write(old, new):
+    text = (
+        "out = torch.zeros(n, 3)\nfor t in range(n):\n    if t == 0:\n        out[t] = f(x)\n"
+        "    else:\n        out[t] = g(out[t - 1], x)  # <-\nreturn out\n"
+    )
+    assert listed(text) != []
+    assert old in text
+    assert listed(text.replace(old, new)) == []
+
+
 def test_several_reads_below_the_loop_get_one_stack():
     (found,) = listed(f"{SHIFTED}use(out)\nreturn out.sum()\n")
     assert found.endswith("out.append(g(out[-1]))\nout = torch.stack(out)\nuse(out)\nreturn out.sum()\n")

@@ -36,17 +36,26 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def rewrites(source: Source, write: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the text with a list in a buffer's place, and the buffer's name."""
-    target, loop = single_target(write), source.parents.get(write)
+    target, loop, writes = single_target(write), source.parents.get(write), [write]
+    if isinstance(loop, ast.If) and target is not None:  # the first turn has a branch of its own
+        branches = [_writes_to(target, loop.body, source), _writes_to(target, loop.orelse, source)]
+        writes = [each[0] for each in branches] if all(len(each) == 1 for each in branches) else []
+        loop = source.parents.get(loop)
     if not isinstance(loop, ast.For) or not isinstance(target, ast.Subscript) or not source.torch_name:
         return
     counter, start = _counter(loop, source)
     dim, index = _part(target)
     distance = _distance(source, index, counter)
-    skips = loop.orelse or any(isinstance(node, ast.Continue) for node in walk(loop))
+    skips = not writes or loop.orelse or any(isinstance(node, ast.Continue) for node in walk(loop))
     if start is not None and distance is not None and isinstance(target.value, ast.Name) and not skips:
-        buffer = _Buffer(source, write, target.value.id, loop, counter, dim, distance, start + distance)
+        buffer = _Buffer(source, writes, target.value.id, loop, counter, dim, distance, start + distance)
         if (changes := buffer.changes()) is not None:
             yield source.edited(*changes), buffer.name
+
+
+def _writes_to(target: ast.expr, branch: list[ast.stmt], source: Source) -> list[ast.AST]:
+    alike = ((line, single_target(line)) for line in branch)
+    return [line for line, other in alike if other and source.code(other) == source.code(target)]
 
 
 def _counter(loop: ast.For, source: Source) -> tuple[str, int | None]:
@@ -81,7 +90,7 @@ class _Buffer(NamedTuple):
     """A tensor that a loop fills. Each method returns changes of its uses, or None if a use has none."""
 
     source: Source
-    write: Any
+    writes: list[Any]  # one, or one in each branch of a test
     name: str
     loop: ast.For
     counter: str
@@ -92,22 +101,25 @@ class _Buffer(NamedTuple):
     def changes(self) -> list[Splice] | None:
         """Put a list in the buffer's place."""
         source, block = self.source, self.source.block(self.loop)
-        function = source.function(self.write)
+        function = source.function(self.loop)
         uses = [node for node in walk(function or source.tree) if is_name(node, self.name)]
         above = {node: [*source.all_above(node)] for node in uses}
         lines = block[: block.index(self.loop)]
         early = [line for line in lines if any(line in above[node] for node in uses)]
         late = [node for node in uses if not {*early, self.loop} & {*above[node]}]
-        inside = [n for n in uses if self.loop in above[n] and self.write.targets[0] not in above[n]]
+        targets = {write.targets[0] for write in self.writes}
+        inside = [node for node in uses if self.loop in above[node] and not targets & {*above[node]}]
         parts = [self._made(early), self._ending(late), *map(self._read, inside)]
         scopes = (source.above(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda) for node in uses)
         if any(part is None for part in parts) or any(scope is not function for scope in scopes):
             return None
         changes = [change for part in parts for change in part or ()]
-        start, end = source.span(self.write.value)
-        own = [change for change in changes if start <= change.start < end]
-        appended = f"{self.name}.append({source.code(self.write.value, *own)})"
-        return [source.change(self.write, appended), *(change for change in changes if change not in own)]
+        for write in self.writes:
+            start, end = source.span(write.value)
+            own = [change for change in changes if start <= change.start < end]
+            appended = f"{self.name}.append({source.code(write.value, *own)})"
+            changes = [source.change(write, appended), *(change for change in changes if change not in own)]
+        return changes
 
     def _made(self, early: list[Any]) -> list[Splice] | None:
         """Put the first elements in place of the new tensor and of the writes above the loop."""
@@ -138,7 +150,7 @@ class _Buffer(NamedTuple):
         if dim != self.dim or not isinstance(getattr(subscript, "ctx", None), ast.Load):
             return None
         # In the written value, as above it, the newest element is the one before.
-        newest = self.distance + (source.start(node) > source.end(self.write)) - 1
+        newest = self.distance + any(self._is_behind(node, write) for write in self.writes) - 1
         end = index.upper if isinstance(index, ast.Slice) else index
         at, constant = _distance(source, end, self.counter), _distance(source, index)
         limit = newest + isinstance(index, ast.Slice)
@@ -150,6 +162,14 @@ class _Buffer(NamedTuple):
             part = lower if at == limit and not index.step else f"[{source.code(index)}]"
             return [source.change(subscript, self._stacked(part))]
         return [source.change(subscript, f"{self.name}[{-1 if at == newest else source.code(index)}]")]  # type: ignore[arg-type]
+
+    def _is_behind(self, node: ast.AST, write: ast.AST) -> bool:
+        """Return whether a node runs after a write of its turn, which may be in another branch of a test."""
+        test, above = self.source.parents[write], [node, *self.source.all_above(node)]
+        apart = test is not self.loop and test in above
+        return self.source.start(node) > self.source.end(write) and not (
+            apart and not any(line in above for line in self.source.block(write))
+        )
 
     def _least(self, node: ast.AST) -> int:
         """Return the least value of the counter where a node runs: a test may leave out the first turn."""
