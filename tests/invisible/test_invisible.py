@@ -72,6 +72,36 @@ def test_a_mode_sees_none_of_the_self_tests_of_the_first_context(tmp_path, core)
     assert run("watch", core, [program])["first"] == Run(expected, [])
 
 
+TRACED = """\
+import torch
+from observed import observed
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv2d(1, 2, 2), nn.BatchNorm2d(2), nn.Linear(8, 3)
+    def forward(self, x):
+        h = torch.relu_(self.norm(self.conv(x)))
+        return self.linear(torch.einsum("bchw,c->bchw", h, torch.arange(2.0)).flatten(1)).exp()
+def step():
+    traced = torch.jit.trace(Net().eval(), torch.rand(2, 1, 3, 3))
+    print(traced.graph)
+    traced(torch.ones(2, 1, 3, 3)).sum().backward()
+observed(step)
+"""
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("mode", ["watch", "guard"])
+def test_a_trace_has_the_same_values_under_the_same_names(tmp_path, mode, core):
+    """``torch.jit.trace`` names a value by the frame that uses it first, and compares two traces by names."""
+    program = tmp_path / "traced.py"
+    program.write_text(TRACED)
+    first, second = (run(each, core, [program])["traced"] for each in ("plain", mode))
+    assert first == second
+    assert len(first.lines) > 20
+
+
 def test_a_finding_in_a_program_is_a_difference(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(

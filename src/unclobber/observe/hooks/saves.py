@@ -381,7 +381,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     ref = weakref.ref
     helpers = _HELPERS
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
-    dispatch_modes = compat.unseen.dispatch_modes
+    dispatch_modes, is_traced = compat.unseen.dispatch_modes, compat.unseen.is_traced
     kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, Stack, bool] = (None, -1, 0, -1, (), False)
@@ -396,7 +396,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         except ValueError:
             caller = _NoFrame
         # `is_usual` in place, because the call costs a twentieth of all this.
-        if type(tensor) in usual and not function_modes() and not dispatch_modes():
+        if type(tensor) in usual and not function_modes() and not dispatch_modes() and not is_traced():
             requires_grad = saved.requires_grad = tensor.requires_grad
             base = tensor._base
             saved.alias = tensor.detach()

@@ -13,7 +13,7 @@ from .graph import grad_fn
 from .tensors import is_functorch_wrapper
 
 __all__ = [
-    "USUAL", "alias_of", "dispatch_modes", "function_modes", "is_usual", "kept_itself",
+    "USUAL", "alias_of", "dispatch_modes", "function_modes", "is_traced", "is_usual", "kept_itself",
     "references_of_new", "unseen_by_functions", "unseen_by_modes", "without_modes",
 ]  # fmt: skip
 
@@ -21,6 +21,7 @@ USUAL = frozenset((torch.Tensor, torch.nn.Parameter))  # classes whose operation
 
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 """Return the number of the program's modes that see each torch function called in Python."""
+is_traced: Callable[[], bool] = torch._C._is_tracing  # whether ``torch.jit.trace`` writes each operation down
 
 
 def is_usual(tensor: torch.Tensor) -> bool:
@@ -70,7 +71,7 @@ def references_of_new() -> int:
     return next(map(references_in_hook, iter(object, None))) + behaviour.owners_refer
 
 
-_PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
+_PYTHON, _TRACER = map(torch._C.DispatchKeySet, map(torch._C._dispatch_key_parse, ("Python", "Tracer")))
 
 
 def alias_of(tensor: torch.Tensor, itself: bool = True) -> torch.Tensor:
@@ -79,9 +80,8 @@ def alias_of(tensor: torch.Tensor, itself: bool = True) -> torch.Tensor:
     Args:
         itself: Whether torch makes no alias of it now, so that no class or mode may see one made.
     """
-    if not itself:
-        return tensor.detach()
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or is_functorch_wrapper(tensor):
+    own = type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    if itself and (own or is_functorch_wrapper(tensor)):
         return tensor
-    with torch._C._ExcludeDispatchKeyGuard(_PYTHON):
+    with torch._C._ExcludeDispatchKeyGuard(_TRACER | _PYTHON if itself else _TRACER):
         return tensor.detach()
