@@ -11,7 +11,7 @@ from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
 from ._state import FlowState
-from ._values import ANY, PLAIN, SHAPE, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
+from ._values import ANY, PLAIN, SHAPE, Grad, Leaf, ModuleData, Value, leaf_of, named
 
 _PLAIN = "shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf"
 _NUMBERS = frozenset({*_PLAIN.split(), "__class__", "__name__"})
@@ -104,15 +104,11 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         facts = torch_table().modules.get(value.data.kind)
         if facts is None or not facts.parameters:
             return None
-        uses = frozenset[Use]()
-        if value.name and not state.mode:
-            uses = frozenset([run.use(value.name, node, state)])
+        uses = frozenset([run.use(value.name, node, state)] if value.name and not state.mode else ())
         if value.name and key in state.attributes:
             return state.attributes[key]._replace(uses=uses)
-        grad = Grad.NO if value.name in run.frozen else Grad.YES
-        made = run.tensor(grad)._replace(
-            uses=uses, leaf=Leaf.LEAF if grad else Leaf.NO, made=value.data.span, name=key
-        )
+        grad, leaf = (Grad.NO, Leaf.NO) if value.name in run.frozen else (Grad.YES, Leaf.LEAF)
+        made = run.tensor(grad, uses=uses, leaf=leaf, made=value.data.span, name=key)
         if value.name:
             state.attributes[key] = made
         return made

@@ -105,7 +105,7 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         elif wanted is False:
             bind(run, target.value, base._replace(grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners
-    elif target.attr == "inplace":
+    elif target.attr == "inplace" and base.kind != "object":
         _set_inplace(run, target.value, base, state, inplace=value.data == Constant(True))
     elif base.name or base.kind == "object":
         key = f"{base.name}.{target.attr}"
@@ -203,10 +203,11 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.kind == "module":
         return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*" if value.name else "")
     if value.data in ("parameters", "named_parameters"):
-        leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
-        if value.owners <= run.frozen or not value.sure:
-            leaf = leaf._replace(grad=Grad.MAYBE, leaf=Leaf.NO)
-        return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
+        leaf = Leaf.LEAF if value.sure and not value.owners <= run.frozen else Leaf.NO
+        # A function that is given a network is mostly called under `no_grad` (`soft_update` of robomimic).
+        grad = Grad.YES if leaf and (not value.given or value.owners <= run.thawed) else Grad.MAYBE
+        each = Value("tensor", run.new_place(), True, grad, owners=value.owners, leaf=leaf)
+        return each if value.data == "parameters" else sequence((PLAIN, each), "tuple")
     if value.kind == "tensor":
         origin = None
         if run.statement is not None and state.is_sure(value) and value.data != "network" and not state.mode:

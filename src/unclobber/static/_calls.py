@@ -95,9 +95,12 @@ def _of_lambda(run: FileRun, function: ast.Lambda, call: FollowedCall, state: Fl
 
 @transfers("library", "__call__")
 def _of_torch(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return the result of a call of torch; of an ``OrderedDict`` its items, by their keys if known."""
     full = call.receiver.data
     if full == "collections.OrderedDict" and call.values:  # of pairs
-        return sequence(tuple(pair.items[-1] for pair in call.first.items if pair.items), "list")
+        pairs = [pair.items for pair in call.first.items if len(pair.items) == 2]
+        keys = tuple(getattr(key.data, "value", None) for key, _ in pairs)
+        return sequence(tuple(item for _, item in pairs), "list" if None in keys else keys)
     if not full.startswith("torch."):
         return None
     return torch_call(run, call._replace(name=full.rpartition(".")[2], full=full), state)

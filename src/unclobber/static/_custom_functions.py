@@ -55,7 +55,10 @@ class FunctionRules:
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         parts = [p for e in returned for p in (e.value.elts if isinstance(e.value, ast.Tuple) else [e.value])]
-        for name in sorted(marked):
+        made = [n.value for n in ast.walk(self.node) if isinstance(n, (ast.Assign, ast.Return))]
+        # What an own function was given may be what it returns (`linear_quantize` of distiller).
+        calls_own = [call for call in made if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)]
+        for name in sorted(marked.difference(_itself(a) for call in calls_own for a in call.args)):
             same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
             if not name.isidentifier() or not returned or same & set(map(_itself, parts)):
                 continue

@@ -19,7 +19,7 @@ from ._values import Grad, SourceSpan, Use, Value, only_graph
 NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|_test(_|$)|"
     r"convert|prune|visuali|(^|_)metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
-    r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam",
+    r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam|_chunk$|stream",
     re.I,
 )
 """Names of functions that mostly run without a gradient."""
@@ -49,6 +49,7 @@ class FileRun:
         self.round = (0, 0)  # the clock and the last node before the innermost loop's present round
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
+        self.thawed: set[str] = set()  # and those set to require it
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}  # set by `__init__`, for any arguments
         self.uses: dict[int, Use] = {}  # by the bit of a network's node, its call

@@ -100,8 +100,7 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
         if key.startswith("self."):
             attribute = key[5:]
             # Another method may put a tensor in the place of the number or None.
-            changes = run.index.assigned_attributes[attribute] > 1
-            unknown = value.kind == "plain" and changes
+            unknown = value.kind == "plain" and run.index.assigned_attributes[attribute] > 1
             attributes[attribute] = Value(places=run.new_place(), name=key) if unknown else value
     return attributes
 
@@ -129,9 +128,7 @@ def inline(
     # file's own statements are followed.
     sees = not inside and (run.at_top if is_global else owner is None)
     # A copy, because a function that never returns leaves the caller's state as it was.
-    inner = state.copy()
-    if not sees:
-        inner.names = {}
+    inner = (state if sees else state.but(names={})).copy()
     decorated = _mode(function)
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []
@@ -167,15 +164,14 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound:
     """Merge the states of all returns into ``state``, with the global names that the function has bound, and
     return the join of their values."""
     outer = (state.names, state.mode, state.guards, state.quiet)
-    merged: FlowState | None = None
-    joined = returned[0][0]
-    for value, ended in returned:
+    (joined, merged), *others = returned
+    merged.dead = False
+    for value, ended in others:
         ended.dead = False
-        merged = ended if merged is None else merge(merged, ended)
+        merged = merge(merged, ended)
         # A `return None` on one path must not hide the tensor that another path returns.
         if value is not PLAIN:
             joined = value if joined is PLAIN else join(value, joined)
-    assert merged is not None
     vars(state).update(vars(merged))
     state.names, state.mode, state.guards, state.quiet = outer
     state.names |= {name: merged.names[name] for name in bound & merged.names.keys()}
@@ -199,26 +195,18 @@ def _bind_arguments(
     annotations."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
-    pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        *zip(reversed(positional), reversed(spec.defaults), strict=False)
-    ]
-    pairs += zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    last = zip(reversed(positional), reversed(spec.defaults), strict=False)
+    pairs = [*last, *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
     defaults = {parameter.arg: default for parameter, default in pairs if default is not None}
     if owner is not None and positional:
         state.names[positional[0].arg] = owner
         positional = positional[1:]
-    values = list(given or ())[: len(positional)]
-    for at, parameter in enumerate([*positional, *spec.kwonlyargs]):
-        default = defaults.get(parameter.arg)
-        if at < len(values):
-            value = values[at]
-        elif parameter.arg in keywords:
-            value = keywords[parameter.arg]
-        elif given is not None and default is not None:
+    known = keywords | {each.arg: value for each, value in zip(positional, given or (), strict=False)}
+    for parameter in (*positional, *spec.kwonlyargs):
+        value, default = known.get(parameter.arg), defaults.get(parameter.arg)
+        if value is None and given is not None and default is not None:
             value = run.evaluate(default, state)
-        else:
-            value = _of_annotation(run, parameter, default)
-        state.names[parameter.arg] = value
+        state.names[parameter.arg] = value or _of_annotation(run, parameter, default)
     if spec.vararg is not None:
         extra = Value("sequence", grad=Grad.NO, items=tuple((given or ())[len(positional) :]), data="tuple")
         state.names[spec.vararg.arg] = Value(places=run.new_place()) if given is None else extra

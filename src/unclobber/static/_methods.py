@@ -11,6 +11,7 @@ from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
 from ._index import is_a, method_of, unparsed
+from ._inlining import class_attributes
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
@@ -97,8 +98,7 @@ def _loaded(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     owners = call.receiver.owners or {optimized(unparsed(call.holder))}
     for name in ("reached", "maybe_reached"):
-        known = getattr(state, name)
-        setattr(state, name, frozenset(owner for owner in known if not concerns(owner, owners)))
+        setattr(state, name, frozenset(each for each in getattr(state, name) if not concerns(each, owners)))
     return PLAIN
 
 
@@ -109,7 +109,7 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
         return None
     sure = receiver.given or receiver.kind != "unknown"
     owners = receiver.owners or frozenset([receiver.name])
-    return Value(sure=sure, grad=Grad.NO, owners=owners, data=call.name)
+    return Value(sure=sure, grad=Grad.NO, owners=owners, data=call.name, given=receiver.given)
 
 
 @transfers("object", "modules children")
@@ -156,6 +156,8 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         made = sequence(items)._replace(owners=receiver.owners | value.owners)
         bind(run, call.holder, made, state)
     elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
+        # A second round may come to another branch (`get_nonlinear` of FunASR's campplus).
+        value = Value(places=run.new_place()) if run.again and state.guards else value
         data = receiver.data._replace(parts=(*receiver.data.parts, value))
         bind(run, call.holder, receiver._replace(data=data), state)
     return PLAIN
@@ -211,10 +213,13 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
 
 
 @transfers("module", _KEEPS_MODULE)
+@transfers("object", "requires_grad_")
 def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the module itself; ``requires_grad_(False)`` freezes it and, of an own class, its parts."""
     if call.name == "requires_grad_" and call.first.data == Constant(False):
         key = call.receiver.name or f"frozen {call.receiver.data.span}"
-        run.frozen.add(key)
+        parts = class_attributes(run, call.receiver.data) if call.receiver.kind == "object" else ()
+        run.frozen |= {key, *(f"{key}.{part}" for part in parts)}
         return call.receiver._replace(name=key)
     return call.receiver
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import reduce
 
-from ..syntax import OPERATORS
+from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
@@ -17,6 +17,8 @@ from ._values import PLAIN, Grad, Leaf, Value, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
+_ENDS = ("exit", "quit", "sys.exit", "os._exit")  # functions that don't return
+_OPPOSITE = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq()}
 
 
 # --- assignment --------------------------------------------------------------------------------------
@@ -95,7 +97,9 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
 # --- plain statements --------------------------------------------------------------------------------
 @follows(ast.Expr, ast.Assert)
 def _expression(run: FileRun, node: ast.Expr | ast.Assert, state: FlowState) -> None:
-    run.evaluate(node.value if isinstance(node, ast.Expr) else node.test, state)
+    value = node.value if isinstance(node, ast.Expr) else node.test
+    run.evaluate(value, state)
+    state.dead |= isinstance(value, ast.Call) and dotted(value.func) in _ENDS
 
 
 @follows(ast.Delete)
@@ -144,6 +148,8 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     test, negated = node.test, False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, negated = test.operand, not negated
+    if isinstance(test, ast.Compare) and type(test.ops[-1]) in _OPPOSITE and len(test.ops) == 1:
+        test, negated = ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]], test.comparators), not negated
     text = unparsed(test)
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
@@ -294,6 +300,7 @@ def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
             run.frozen |= over.owners
         elif "requires_grad" in text:
             run.frozen -= over.owners
+            run.thawed |= over.owners
 
 
 @follows(ast.Break, ast.Continue)

@@ -46,11 +46,9 @@ def _optimizer(call: FollowedCall) -> Value:
     """Return an optimizer with the parameters that it was given."""
     if "lr_scheduler" in call.full or "swa_utils" in call.full:
         return PLAIN
-    owners = frozenset[str]()
-    for element in (element for value in call.every for element in value.nested()):
-        owners |= element.owners
-        if element.leaf == Leaf.LEAF:
-            owners |= {f"leaf {place}" for place in element.places}
+    every = [element for value in call.every for element in value.nested()]
+    leaves = [f"leaf {place}" for element in every if element.leaf == Leaf.LEAF for place in element.places]
+    owners = frozenset(leaves).union(*(element.owners for element in every))
     return Value("optimizer", grad=Grad.NO, owners=owners, data="fused" if call.is_true("fused") else None)
 
 
@@ -157,10 +155,8 @@ def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a torch operation: into ``out=``, in place, or a new tensor."""
     table = torch_table()
     functional = ".functional." in call.full
-    name, last = call.name, call.name
-    for prefix in _PREFIXES:
-        if call.full.startswith(f"torch.{prefix}"):
-            name = f"{prefix[:-1]}_{last}"
+    prefix = next((prefix for prefix in _PREFIXES if call.full.startswith(f"torch.{prefix}")), "")
+    name = prefix.replace(".", "_") + call.name
     bare = out_of_place(name)
     operate = partial(operation, run, state, bare, node=call.node, torchs=True, functional=functional)
     out = call.keywords.get("out")
@@ -168,10 +164,10 @@ def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         target = next((keyword.value for keyword in call.node.keywords if keyword.arg == "out"), None)
         keywords = {key: value for key, value in call.keywords.items() if key != "out"}
         operate(call.values, keywords=keywords, operands=call.nodes)
-        return write(run, state, WriteEffect(out, target, call.node, f"{last}(out=)"))
+        return write(run, state, WriteEffect(out, target, call.node, f"{call.name}(out=)"))
     if call.values and (call.is_true("inplace") or (bare != name and table.knows(bare))):
         target = call.node.args[0] if call.node.args else None
-        how = f"{last}(inplace=True)" if bare == name else last
+        how = f"{call.name}(inplace=True)" if bare == name else call.name
         first = write(run, state, WriteEffect(call.first, target, call.node, how))
         result = operate([first, *call.values[1:]], in_place=True)
         if isinstance(target, ast.Name):

@@ -83,7 +83,7 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     value = saved.value
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
-    certain = saved.grad if len(value.places) == 1 else min(saved.grad, Grad.MAYBE)
+    certain = saved.grad if len(value.places) == 1 and not state.quiet else min(saved.grad, Grad.MAYBE)
     kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, saved.own, state.guards)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
@@ -98,9 +98,8 @@ def given_to_unread(
     bit, span = run.new_node(), run.span(node)
     name = name or unparsed(node.func if isinstance(node, ast.Call) else node)[:40]
     result = result._replace(may=result.may | bit)
-    for role, kept in (("given", values), ("returned", (result,))):
-        for value in kept:
-            save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE, own=False))
+    for value, role in (*((value, "given") for value in values), (result, "returned")):
+        save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE, own=False))
     return result
 
 
@@ -116,7 +115,9 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     # A buffer that is given a graph would carry it into the next call: streaming, which isn't trained
     # (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
-    _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
+    # What is made of arguments before any layer is an input's: `x_enc /= stdev` of neuralforecast.
+    trained = run.is_trained and bool(value.may or value.given)
+    _over_kept(state, value, blamed, sure=sure and not streams, trained=trained)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
         if value.grad and value.places <= run.unseen and not state.quiet and _is_activation(run, made):
@@ -280,10 +281,8 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     """Confirm writes that matter if the caller runs backward from the returned value or an attribute. What a
     function returns to callers in its own file is decided by what these return."""
     bits = 0
-    for element in value.nested():
+    for element in (*value.nested(), *state.attributes.values()):
         bits |= element.may | element.nodes
-    for attribute in state.attributes.values():
-        bits |= attribute.may
     for places, suspicion in run.overwritten:
         if not places or places & state.sure:
             run.suspect(state, suspicion)
