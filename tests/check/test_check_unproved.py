@@ -110,13 +110,10 @@ DECODED = """
 """
 STANDARDIZED = """
     class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = Encoder()
         def forward(self, given):
-            x = {made}
+            x = given - given.mean()
             size = x.norm(dim=-1, keepdim=True)
-            x /= size
+            {written}
             return x * size
 """
 MARKED = """
@@ -149,9 +146,7 @@ PAIRS = [
         DECODED.format(training="self.training"), DECODED.format(training="x.is_cuda"), id="evaluation alone"
     ),
     pytest.param(
-        STANDARDIZED.format(made="given - given.mean()"),
-        STANDARDIZED.format(made="self.layer(given).tanh() * 2"),
-        id="an input",
+        STANDARDIZED.format(written="x /= size"), STANDARDIZED.format(written="size += 1"), id="an input"
     ),
     pytest.param(
         MARKED.format(result="x.mul_(scale)", call="quantized(x, scale)"),

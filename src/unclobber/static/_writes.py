@@ -115,9 +115,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     # A buffer that is given a graph would carry it into the next call: streaming, which isn't trained
     # (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
-    # What is made of arguments before any layer is an input's: `x_enc /= stdev` of neuralforecast.
-    trained = run.is_trained and bool(value.may or value.given)
-    _over_kept(state, value, blamed, sure=sure and not streams, trained=trained)
+    _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
         if value.grad and value.places <= run.unseen and not state.quiet and _is_activation(run, made):
@@ -156,7 +154,9 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
         if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
             continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-        confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
+        # What no network made is mostly an input that needs none: `x_enc /= stdev` of neuralforecast.
+        may_need = trained and bool(value.given or value.uses or kept.role == "result")
+        confidence = min(kept.grad + 1 + (may_need and _is_next(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
         is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
         if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
