@@ -267,14 +267,9 @@ def _plain_kernel(op: OperatorHandle, op_name: str, listeners: Listeners) -> Cal
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run the operation unobserved."""
-        for listener in listeners.now:
-            if (
-                listener.pending
-                or listener.watched
-                or listener.logs
-                or (listener.follows_views and target.requires_grad)
-            ):
-                listener.before_write(target, op_name, True, (target, *args), kwargs)
+        for each in listeners.now:
+            if each.pending or each.watched or each.logs or (each.follows_views and target.requires_grad):
+                each.before_write(target, op_name, True, (target, *args), kwargs)
         ignore()
         try:
             for slot in slots:
@@ -317,14 +312,9 @@ def _overriding_kernel(
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
         if not override.activity.active:
             override.ran_dormant()
-        for listener in listeners.now:
-            if (
-                listener.pending
-                or listener.watched
-                or listener.logs
-                or (listener.follows_views and target.requires_grad)
-            ):
-                listener.before_write(target, op_name, True, (target, *args), kwargs)
+        for each in listeners.now:
+            if each.pending or each.watched or each.logs or (each.follows_views and target.requires_grad):
+                each.before_write(target, op_name, True, (target, *args), kwargs)
         if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and sees():
             # This call is reported here, so `write_back_kernel`, which it comes to, must not report it again
             # (test_lazy_bits).
