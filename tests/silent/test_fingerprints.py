@@ -423,3 +423,9 @@ def test_a_tensor_of_a_transform():
     x = torch.rand(3)
     with unclobber.watch(fingerprint=1.0):
         assert torch.equal(torch.func.grad(lambda v: v.exp().sum())(x), x.exp())
+
+
+@pytest.mark.parametrize("share", [2, -0.5, "deep", float("nan")])
+def test_what_is_no_share_is_refused_at_once(share):
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        unclobber.watch(fingerprint=share)

@@ -87,6 +87,7 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
     Raises:
         InplaceError: from backward, or from the line that torch refuses.
         UnclobberError: on entering, where the settings in pyproject.toml are wrong.
+        ValueError: where ``fingerprint`` is no share.
     Example:
         >>> w = torch.ones(3, requires_grad=True)
         >>> with unclobber.watch():
@@ -102,6 +103,8 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
 
     def __init__(self, strict: bool | None = None, *, fingerprint: float | None = None) -> None:
         super().__init__()
+        if fingerprint is not None and not (isinstance(fingerprint, int | float) and 0 <= fingerprint <= 1):
+            raise ValueError(f"fingerprint is a share of saved tensors, from 0 to 1, and not {fingerprint!r}")
         self._strict = strict
         self._fingerprint = fingerprint
 
