@@ -61,6 +61,27 @@ class Levels(nn.Module):
             total += parts[i]
         return total
 """
+LEVELS_OF_A_LIST = """\
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.levels = nn.ModuleList()
+        for i in range(4):
+            convs = nn.Sequential()
+            convs.add_module("conv", nn.Conv2d(8, 8, 1))
+            convs.add_module("relu", nn.ReLU())
+            convs.add_module("up", nn.Upsample(scale_factor=2))
+            self.levels.append(convs)
+
+    def forward(self, parts):
+        total = self.levels[0](parts[0])
+        for i in range(1, 4):
+            total += self.levels[i](parts[i])
+        return total
+"""
 
 
 def pasted(kind="FloatTensor", shape="[8, 3]", node="", version=2, expected=1, frames=""):
@@ -105,6 +126,8 @@ def test_the_facts_of_a_message_are_read():
         ("Trying to backward through the graph a second time", "second_backward"),
         ("more than one element of the written-to tensor refers to a single memory location.", "expanded"),
         ("some elements of the input tensor and the written-to tensor refer to a single memory", "overlap"),
+        ("UserWarning: Traceback of forward call that caused the error:", "saved"),
+        ("The step breaks because of the inplace `+=` in the block", "saved"),
         ("CUDA out of memory", None),
     ],
 )
@@ -133,6 +156,38 @@ def test_frames_of_the_save_and_of_the_failure_are_kept_apart():
         (9, "main", "loss.backward()")
     ]
     assert (facts.saver, facts.forward[1].is_library) == ("Addmm", True)
+
+
+def test_a_terminal_may_wrap_the_words_of_anomaly_mode():
+    """They are in the text even if torch's sentence is cut off."""
+    facts = read_pasted(
+        "UserWarning: Error detecte\n  d in NativeBatchNormBackward0. Traceback of forward call that"
+    )
+    assert (facts.kind, facts.saver, facts.is_guessed) == ("saved", "NativeBatchNorm", False)
+
+
+def test_words_alone_are_never_enough_to_be_confident(answer):
+    """Without torch's sentence, another error may be meant."""
+    frames = '  File "train.py", line 14, in train\n    loss_b.backward()\n'
+    words = "AssertionError: leaf variable was used in an inplace operation"
+    first, *_ = answer(frames + words, train=STEPS)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (13, False)
+    first, *_ = answer(frames + SENTENCE, train=STEPS)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (13, True)
+
+
+def test_a_file_of_an_older_python_is_read(answer):
+    """`async` became a keyword in 3.7, and was an argument of `cuda` before."""
+    source = STEPS.replace("for x in data:", "for x in data:\n        x = x.cuda(async=True)")
+    document = answer(pasted(version=2, expected=1), train=source)
+    assert lines_of(document)[0] == [14]
+
+
+def test_what_a_loop_puts_into_a_list_made_the_target(answer):
+    """As heads over several levels do, which are added up afterwards."""
+    text = pasted(node="ReluBackward0", shape="[2, 8, 4, 4]", version=3, expected=0)
+    why = answer(text, net=LEVELS_OF_A_LIST)["candidates"][0]["why"]
+    assert any(each.startswith("Relu: the target comes from `self.levels[0](parts[0])") for each in why)
 
 
 def test_frames_of_notebooks_and_pytest_are_read():

@@ -84,6 +84,8 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
     pasted = context.pasted
     if pasted.kind != "saved":
         return
+    if pasted.is_guessed:
+        yield Clue(0.0, "", -1)
     is_update = site.kind in UPDATES or CheckRule.LOADED in {s.rule for s in context.suspicions(site)}
     if pasted.is_parameter is None:
         yield Clue(1.5 if site.kind == "step" else 0.0)
@@ -112,12 +114,9 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
     for depth, (scope, line) in enumerate(reversed(() if context.needed else context.saved)):
         reached = context.tree.lines_in(site, scope)
         if positions := [p for p in reached if p != line]:
-            looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
             if max(positions) > line:
                 points = 4.0 - 0.5 * depth if site.kind in UPDATES or not reached[max(positions)] else 1.0
                 yield Clue(points, f"it follows the save at line {line} of the pasted frames")
-            elif looped:
-                yield Clue(1.5, "it follows the save in a turn of the loop")
             return
 
 
@@ -276,11 +275,13 @@ def _operator(text: str) -> str:  # Sub for `a - b`
 
 
 def _defined(attribute: str, lines: list[str]) -> str:
-    """Return the last module that an attribute is made of, as far as its first lines say."""
+    """Return the last module that an attribute is made of, or those that a loop puts into an empty list."""
     made = re.compile(rf"self\.{attribute}\s*=")
     at = next((at for at, line in enumerate(lines) if made.search(line)), len(lines))
-    text = re.split(r"\n\s*(?:self\.\w+ *=|def |return\b)", "\n".join(lines[at : at + 12]))[0]
-    return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1:])
+    is_filled = "List()" in "".join(lines[at : at + 1])
+    text = re.split(r"\n\s*(?:self\.\w+ *=|def |return\b)", "\n".join(lines[at : at + 12 + 8 * is_filled]))[0]
+    text = text.replace("ConvModule(", "ReLU(")  # what one of mmcv ends with
+    return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1 if not is_filled else 0 :])
 
 
 def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -292,7 +293,7 @@ def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
     if _SIDE.search(site.path[len(os.path.commonpath(list(context.tree.files))) :]):
         yield Clue(-2.0)
     # What shares memory is refused without gradients, too.
-    if (site.is_off or bare in context.tree.off) and context.pasted.kind not in ("expanded", "overlap"):
+    if site.is_off and context.pasted.kind not in ("expanded", "overlap"):
         yield Clue(-1.5 if context.pasted.kind == "saved" else -5.0)
 
 

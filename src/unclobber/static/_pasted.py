@@ -25,7 +25,7 @@ _NUMBERS = re.compile(
     r"expected version\s+(?P<expected>\d+)"
 )
 _OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>\w+)", re.I)
-_DETECTED = re.compile(r"Error detected in (\w+)")
+_DETECTED = re.compile(r"Errordetectedin(\w+?Backward)")  # without blanks: terminals wrap words, too
 _FORWARD = re.compile(r"Traceback of forward\s+call")
 _END_OF_FORWARD = re.compile(r"Traceback \(most recent call last\)|Triggered internally|print_stack")
 _LIBRARY = re.compile(r"(site|dist)-packages|[/\\]torch[/\\]|lib[/\\]python[\d.]+[/\\]|^<frozen|importlib")
@@ -66,6 +66,7 @@ class Pasted:
     frames: tuple[PastedFrame, ...] = ()  # the frames of the failure, the outermost first
     saver: str = ""  # the node whose backward failed, by anomaly mode, without `Backward`
     forward: tuple[PastedFrame, ...] = ()  # the frames of the save, by anomaly mode, the outermost first
+    is_guessed: bool = False  # whether only words speak of an in-place operation, none of torch's sentences
     is_cut: bool = False  # whether frames follow the last sentence, so that the innermost ones may lack
 
     @property
@@ -100,9 +101,12 @@ def read_pasted(text: str) -> Pasted:
     start = _FORWARD.search(text)
     end = _END_OF_FORWARD.search(text, start.end()) if start else None
     inner = slice(start.end() if start else 0, (end.start() if end else len(text)) if start else 0)
-    saver = _DETECTED.search(text)
-    if kind is None and saver and "nan values" not in flat:  # the text is cut before the sentence
-        kind = "saved"
+    squeezed = flat.replace(" ", "")
+    saver = _DETECTED.search(squeezed)
+    # The text is cut before the sentence, or has its own words for it.
+    is_cut = saver or "Tracebackofforwardcall" in squeezed
+    is_guessed = not (kind or is_cut) and re.search(r"\bin-?place", flat, re.I) is not None
+    kind = "saved" if kind is None and (is_cut or is_guessed) and "nan values" not in flat else kind
     shape = numbers["shape"] if numbers else None
     return Pasted(
         kind=kind,
@@ -115,6 +119,7 @@ def read_pasted(text: str) -> Pasted:
         frames=_frames(text[: inner.start] + "\n" + text[inner.stop :]),
         saver=_operation(saver[1]) if saver else "",
         forward=_frames(text[inner]),
+        is_guessed=is_guessed,
         is_cut=bool(tail) and not re.search(dict(_SENTENCES).get(kind or "saved", ""), tail, re.I),
     )
 

@@ -19,6 +19,7 @@ from .files import deep
 from .findings import SourceTexts
 
 _WRAPS = frozenset(["DistributedDataParallel", "DDP"])  # a function that calls one mostly returns its result
+_ASYNC = re.compile(r"\basync(?=\s*=)")  # `x.cuda(async=True)` was Python until 3.7
 _REACHED = 3  # calls within one another through which a place is looked for
 
 
@@ -45,6 +46,7 @@ class SourceTree:
             try:
                 parts = SourcePart.all_of(path)
                 text = "\n".join(part.python for part in parts)
+                text = _ASYNC.sub("a_ync", text)
                 if not text:
                     continue
                 self.lines += text.count("\n")
@@ -108,13 +110,6 @@ class SourceTree:
                     for made in file.instances.get(name, ()):
                         callers[f"{made}.forward"].append((scope, line))
         return callers
-
-    @cached_property
-    def off(self) -> set[str]:
-        """The names that are called where no gradients are recorded, and nowhere else."""
-        scopes = [scope for file in self.files.values() for scope in file.scopes]
-        off = {name for scope in scopes for line, name, _ in scope.calls if line in scope.off}
-        return off - self._callers.keys()
 
     def lines_in(self, site: WriteSite, scope: Scope) -> dict[int, int]:
         """Return the lines of a function at which a place is reached: its own, or calls that lead to it; with
