@@ -128,6 +128,7 @@ def test_the_facts_of_a_message_are_read():
         ("some elements of the input tensor and the written-to tensor refer to a single memory", "overlap"),
         ("UserWarning: Traceback of forward call that caused the error:", "saved"),
         ("The step breaks because of the inplace `+=` in the block", "saved"),
+        ("(act): ReLU(inplace=True)\nRuntimeError: mat1 and mat2 shapes cannot be multiplied", None),
         ("CUDA out of memory", None),
     ],
 )
