@@ -281,7 +281,7 @@ def _defined(attribute: str, lines: list[str]) -> str:
     is_filled = "List()" in "".join(lines[at : at + 1])
     text = re.split(r"\n\s*(?:self\.\w+ *=|def |return\b)", "\n".join(lines[at : at + 12 + 8 * is_filled]))[0]
     text = text.replace("ConvModule(", "ReLU(")  # what one of mmcv ends with
-    return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1 if not is_filled else 0 :])
+    return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[0 if is_filled else -1 :])
 
 
 def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:

@@ -97,11 +97,11 @@ def _named(run: FileRun, node: ast.NamedExpr, state: FlowState) -> Value:
     return value
 
 
+# --- conditions --------------------------------------------------------------------------------------
 _FIRST_TURN = {"": False, "== 0": True, "!= 0": False, "> 0": False, ">= 1": False, "< 1": True}
 """Whether a comparison of a counter holds in the first turn of its loop, and in no other."""
 
 
-# --- conditions --------------------------------------------------------------------------------------
 @follows(ast.Compare)
 def _compare(run: FileRun, node: ast.Compare, state: FlowState) -> Value:
     values = [run.evaluate(operand, state) for operand in (node.left, *node.comparators)]
@@ -127,7 +127,8 @@ def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
 
 def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     """Return whether a condition holds; None if the file doesn't determine it."""
-    name, _, compared = unparsed(test).partition(" ")
+    text = unparsed(test)
+    name, _, compared = text.partition(" ")
     if state.names.get(name) is TURN and compared in _FIRST_TURN and run.again is not None:
         return _FIRST_TURN[compared] != run.again
     match test:
@@ -144,7 +145,6 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
             value = run.evaluate(test, state)
             if isinstance(value.data, Constant):
                 return bool(value.data.value)
-    text = unparsed(test)
     return next((holds for holds in (True, False) if (text, holds) in state.guards), None)
 
 

@@ -217,11 +217,11 @@ def view_of(
 ) -> Value:
     """Return a view of ``first``, or a copy if the operation may make one."""
     places, origin = first.places or run.new_place(), first.origin
-    may_stay = name != "contiguous" and origin is not None and origin.kind in ("several", "expanded")
     if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
+        may_stay = name != "contiguous" and origin and origin.kind in ("several", "expanded")
         return first._replace(
             kind="tensor" if first.sure else first.kind, places=run.new_place(),
-            origin=origin._replace(sure=False) if origin is not None and may_stay else None,
+            origin=origin._replace(sure=False) if origin and may_stay else None,
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,
         )  # fmt: skip

@@ -104,9 +104,9 @@ def read_pasted(text: str) -> Pasted:
     squeezed = flat.replace(" ", "")
     saver = _DETECTED.search(squeezed)
     # The text is cut before the sentence, or has its own words for it.
-    is_cut = saver or "Tracebackofforwardcall" in squeezed
-    is_guessed = not (kind or is_cut) and re.search(r"\bin-?place\b(?!\s*=)", flat, re.I) is not None
-    kind = "saved" if kind is None and (is_cut or is_guessed) and "nan values" not in flat else kind
+    by_anomaly = saver or "Tracebackofforwardcall" in squeezed
+    is_guessed = not (kind or by_anomaly) and re.search(r"\bin-?place\b(?!\s*=)", flat, re.I) is not None
+    kind = "saved" if kind is None and (by_anomaly or is_guessed) and "nan values" not in flat else kind
     shape = numbers["shape"] if numbers else None
     return Pasted(
         kind=kind,

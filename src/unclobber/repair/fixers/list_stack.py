@@ -165,11 +165,9 @@ class _Buffer(NamedTuple):
 
     def _is_behind(self, node: ast.AST, write: ast.AST) -> bool:
         """Return whether a node runs after a write of its turn, which may be in another branch of a test."""
-        test, above = self.source.parents[write], [node, *self.source.all_above(node)]
-        apart = test is not self.loop and test in above
-        return self.source.start(node) > self.source.end(write) and not (
-            apart and not any(line in above for line in self.source.block(write))
-        )
+        test, above = self.source.parents[write], {node, *self.source.all_above(node)}
+        is_apart = test is not self.loop and test in above and above.isdisjoint(self.source.block(write))
+        return self.source.start(node) > self.source.end(write) and not is_apart
 
     def _least(self, node: ast.AST) -> int:
         """Return the least value of the counter where a node runs: a test may leave out the first turn."""

@@ -314,11 +314,12 @@ class Told {
   void tell_typed(const Listeners& now, const c10::OperatorHandle& op, const Args&... args) const {
     const at::Tensor* arguments[] = {tensor_in(args)...};
     const at::Tensor& target = *arguments[written_.front()];
+    if (!target.defined()) return;
     PyObject* marks = nullptr;
     Python python{now, op, &marks};
     Stack stack;
     for (const Listener& one : now.all) {
-      if (!target.defined() || !concerns(one, target, packet_, plain_, of_elements_, arguments)) continue;
+      if (!concerns(one, target, packet_, plain_, of_elements_, arguments)) continue;
       if (stack.empty()) stack = {args...};
       python.tell(*this, one, target, stack);
     }
@@ -484,11 +485,9 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
         with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
       }
       if (ran_dormant_ != nullptr) {
-        at::Tensor& target = [&]() -> at::Tensor& {
-          const Unobserved here(is_lazy(keys) && are_seen());
-          at::AutoDispatchBelowADInplaceOrView below_this;
-          return op_.redispatch(below(keys, c10::DispatchKey::ADInplaceOrView), std::forward<Args>(args)...);
-        }();
+        const Unobserved here(is_lazy(keys) && are_seen());
+        at::AutoDispatchBelowADInplaceOrView below_this;
+        at::Tensor& target = op_.redispatch(below(keys, c10::DispatchKey::ADInplaceOrView), std::forward<Args>(args)...);
         target.unsafeGetTensorImpl()->bump_version();
         return target;
       }
