@@ -109,6 +109,21 @@ def test_the_callers_argument_is_copied(proposed):
     assert any("y = blank(x.clone())" in new for new in texts)
 
 
+def test_the_arguments_of_one_functions_calls_are_copied_together(proposed):
+    """Two calls in one statement (rotary positions of queries and keys): one copy would leave a finding."""
+    text = """
+    def rotate(x, cos):
+        x[..., 0] = x[..., 0] * cos
+        return x
+
+    def f(q, k, cos):
+        q, k = rotate(q, cos), rotate(k, cos)
+        return q @ k
+    """
+    texts = proposed(clone_target, "UC203", text, write="x[..., 0]", callers=(6,))
+    assert any("q, k = rotate(q.clone(), cos), rotate(k.clone(), cos)" in new for new in texts)
+
+
 def test_a_call_for_its_effect_keeps_its_argument(proposed):
     """A copy handed to a call whose value is dropped would take the write with it."""
     text = """

@@ -68,12 +68,20 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
     path, source, statement = located
     if isinstance(statement, ast.Expr):
         return
+    alike: dict[tuple[str, int], list[ast.expr]] = {}  # the arguments at one place of one function's calls
     for node in walk(statement):
-        for argument in arguments_of(node) if isinstance(node, ast.Call) else ():
+        for at, argument in enumerate(arguments_of(node)) if isinstance(node, ast.Call) else ():
             if is_place(argument):
-                name = source.code(argument)
-                text = source.replaced({argument: f"{name}.clone()"})
-                title = f"hand a copy of `{name}` to `{source.code(node.func)}`"  # type: ignore[attr-defined]
-                later = read_later(source, statement, argument)
-                shared = name if later else shared_name(source, statement, argument)
-                yield Candidate(title, {path: text}, shared_name=shared, guess=True)
+                alike.setdefault((source.code(node.func), at), []).append(argument)  # type: ignore[attr-defined]
+    # `q, k = rotate(q, cos), rotate(k, cos)`: one copy would leave the same finding, of the other call.
+    together = [(function, arguments) for (function, _), arguments in alike.items() if len(arguments) > 1]
+    alone = [(function, [argument]) for (function, _), arguments in alike.items() for argument in arguments]
+    for function, arguments in (*alone, *together):
+        names = " and of ".join(f"`{name}`" for name in dict.fromkeys(map(source.code, arguments)))
+        text = source.replaced({argument: f"{source.code(argument)}.clone()" for argument in arguments})
+        title = f"hand a copy of {names} to `{function}`"
+        shared = ""
+        for argument in arguments:
+            later = read_later(source, statement, argument)
+            shared = shared or (source.code(argument) if later else shared_name(source, statement, argument))
+        yield Candidate(title, {path: text}, shared_name=shared, guess=True)
