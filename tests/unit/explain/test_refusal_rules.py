@@ -98,6 +98,14 @@ def test_one_view_at_a_time(how, advice):
     assert any(advice in fix.title for fix in judge_refusal(evidence("UC203", how=how)).fixes)
 
 
+@pytest.mark.parametrize("carries_gradient", [True, False])
+def test_a_start_value_carries_no_gradient(carries_gradient):
+    """A forget gate's bias is one; ``x[..., 0::2] = even * cos`` of rotary positions is none."""
+    facts = {"write": write(operation="copy_"), "carries_gradient": carries_gradient}
+    titles = [fix.title for fix in judge_refusal(evidence("UC203", **facts)).fixes]
+    assert any("start values" in title for title in titles) is not carries_gradient
+
+
 @pytest.mark.parametrize(
     ("mode", "words"), [("no_grad", "under no_grad"), ("inference_mode", "inference mode")]
 )

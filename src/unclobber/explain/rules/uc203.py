@@ -36,7 +36,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
     by_index = Help.INDEX_VIEWS if made in ("unbind", "unbinding", "iteration") else Help.NARROW_VIEWS
     fixes: tuple[Fix, ...] = (out_of_place(evidence), (by_index if made else Help.COPY_OF_VIEW).fix())
     # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
-    if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
+    starts = operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_")
+    if starts and not evidence.carries_gradient:
         fixes = (Help.START_VALUES.fix(), *fixes)
     return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"))
 
