@@ -191,6 +191,20 @@ net = Cell()
 for x in torch.linspace(-1, 1, 6).view(3, 1, 2):
     net(x).sum().backward()
 """
+STATISTIC = """\
+class Centered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 4)
+        self.register_buffer("mean", torch.zeros(4))
+    def forward(self, x):
+        h = self.linear(x)
+        self.mean.mul_(0.9).add_(h.exp().mean(0))
+        return h - self.mean
+net = Centered()
+for x in torch.linspace(-1, 1, 12).view(2, 3, 2):
+    net(x).sum().backward()
+"""
 REENTRANT = """\
 a, b = (torch.linspace(0.5, 2, 4).requires_grad_() for _ in range(2))
 h = a.exp()
@@ -447,6 +461,12 @@ HELPED = [
             Help.RETAIN: "backward() => backward(retain_graph=True)"}),
     Helped("a state of a module", STATE,
            {Help.DETACH_STATE: "return self.state => out = self.state\n        self.state = out.detach()\n        return out",
+            Help.SUM_OF_LOSSES: "for x in => loss = 0\nfor x in ;; net(x).sum().backward() => loss = loss + net(x).sum()\n"
+            "loss.backward()",
+            Help.RETAIN: "backward() => backward(retain_graph=True)"}),
+    Helped("a running statistic", STATISTIC,
+           {Help.UPDATE: "self.mean.mul_ => with torch.no_grad():\n            self.mean.mul_",
+            Help.DETACH_STATE: "net(x).sum().backward() => net(x).sum().backward()\n    net.mean = net.mean.detach()",
             Help.SUM_OF_LOSSES: "for x in => loss = 0\nfor x in ;; net(x).sum().backward() => loss = loss + net(x).sum()\n"
             "loss.backward()",
             Help.RETAIN: "backward() => backward(retain_graph=True)"}),

@@ -136,6 +136,7 @@ class FreedEvidence:
     attribute: str | None = None
     """The one attribute of an object that holds a tensor of this graph: ``block.state``."""
     attribute_is_freed: bool = False  # whether its tensor is the old graph's result itself, not this run's
+    in_place: bool = False  # whether the attribute, or all of the hidden state, are buffers written in place
     detached: str | None = None
     """The statement that sets the attribute, or the hidden state, with a ``.detach()``: ``self.state =
     h.detach()``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
@@ -23,46 +24,62 @@ class GraphAttribute:
 
     name: str  # the attribute in the program's words: `block.state`
     is_freed: bool  # whether an earlier backward has freed the graph of its tensor
-    detached: str | None  # the statement that sets it, with a `.detach()` added; None if there are several
-    cut: Frame | None  # the location of that statement
+    detached: str | None
+    """The statement that sets it, with a ``.detach()`` added; None if there are several. A buffer that is
+    written in place is detached after the backward."""
+    cut: Frame | None  # the location of the statement that sets it
     value: Any  # the current value
+    in_place: bool  # whether it is a buffer that was written in place: a running statistic, a queue of keys
 
 
-def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:
-    """Return the one attribute through which a failed backward entered an earlier graph.
+def find(call: BackwardCall, frames: Sequence[FrameType]) -> list[GraphAttribute]:
+    """Return the attributes through which a failed backward entered an earlier graph.
 
-    Either the attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
-    then set it to a tensor of the new one.
+    Either an attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
+    then set it to a tensor of the new one. The list is empty if one of them has no name in the program.
     """
     graph = call.of_engine.graph()
     fresh = call.fresh_from
     if graph is None or fresh is None:
-        return None
+        return []
     old = {key for key, node in graph.items() if compat.graph.sequence_number(node) < fresh}
     children = (child for key, node in graph.items() if key not in old for child, _ in node.next_functions)
     entered = {id(child) for child in children if id(child) in old}
     roots = set(map(id, call.of_engine.starts))
-    freed: list[tuple[Any, str]] = []
-    read_before: list[tuple[Any, str]] = []
+    freed: list[tuple[Any, str, Any]] = []
+    read_before: list[tuple[Any, str, Any]] = []
     for owner in objects_in(frames):
-        for name, value in list(contents(owner).items()):
+        for name, value in {**contents(owner), **_buffers(owner)}.items():
             nodes = {id(compat.graph.grad_fn(tensor)) for tensor in tensors(value)} - roots
             if nodes & entered:
-                freed.append((owner, name))
+                freed.append((owner, name, value))
             # An attribute that is only set, and never read, ties nothing:
             # tests/programs/UC301/tied_what_nobody_reads_again_is_none.py.
             elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
-                read_before.append((owner, name))
-    holders = freed or read_before
-    if len(holders) != 1:
-        return None
-    owner, name = holders[0]
-    way = ProgramNames(frames).way_to(owner)
-    if way is None:
-        return None
-    value = contents(owner)[name]
-    detached, cut = _detached(owner, name, is_a(value, torch.Tensor))
-    return GraphAttribute(f"{way}.{name}", bool(freed), detached, cut, value)
+                read_before.append((owner, name, value))
+    attributes: list[GraphAttribute] = []
+    for owner, name, value in freed or read_before:
+        is_buffer = name in _buffers(owner)
+        way = _path_of(value, frames) if is_buffer else ProgramNames(frames).way_to(owner)
+        if way is None:
+            return []
+        detached, cut = _detached(owner, name, is_a(value, torch.Tensor))
+        in_place = is_buffer and value._version > 0
+        if in_place:
+            detached, cut = f"{way} = {way}.detach()", None
+        path = way if is_buffer else f"{way}.{name}"
+        attributes.append(GraphAttribute(path, bool(freed), detached, cut, value, in_place))
+    return attributes
+
+
+def _buffers(owner: Any) -> dict[str, Any]:
+    buffers = contents(owner).get("_buffers") if is_a(owner, torch.nn.Module) else None
+    return buffers if type(buffers) is dict else {}
+
+
+def _path_of(buffer: torch.Tensor, frames: Sequence[FrameType]) -> str | None:
+    path = ProgramNames(frames).parameter(buffer)
+    return None if path is None else re.sub(r"\.(\d+)(?=\.)", r"[\1]", path)  # `net[1].mean` of a Sequential
 
 
 def tensors(value: Any) -> list[torch.Tensor]:  # alone, or in a list or tuple

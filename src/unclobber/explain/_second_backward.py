@@ -39,7 +39,14 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
     failure = _SecondBackward(live_frames)
     halted, mark = failure.halted, failure.freed_by()
     joined = failure.joined
-    attribute, hidden_state = failure.attribute(), failure.hidden_state()
+    attributes = failure.attributes()
+    attribute = attributes[0] if len(attributes) == 1 else None
+    in_place = bool(attributes) and all(each.in_place for each in attributes)
+    hidden_state = failure.hidden_state()
+    # Several buffers that a forward updates, and no statement or loop sets (test_carried_state.py,
+    # test_running_statistics).
+    if not hidden_state and in_place:
+        hidden_state = {each.name: each.value for each in attributes}
     return FreedEvidence(
         torch_message=str(error),
         saved=failure.saved(),
@@ -51,6 +58,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
         attribute_is_freed=attribute is not None and attribute.is_freed,
+        in_place=in_place,
         detached=attribute.detached if attribute is not None else _detached(hidden_state),
         cut=failure.cut(attribute, hidden_state),
         root=_root(failure.call),
@@ -141,10 +149,10 @@ class _SecondBackward:
         stack = None if depth is None else _expressions.stack_of(freed_node.way, self.live_frames, depth)
         return None if stack is None else of_node(freed_node.node, stack, noted=False)
 
-    def attribute(self) -> _graph_attribute.GraphAttribute | None:
-        """Return the one attribute that holds a tensor of the graph; None if the roots are the same."""
+    def attributes(self) -> list[_graph_attribute.GraphAttribute]:
+        """Return the attributes that hold a tensor of the graph; none if the roots are the same."""
         if self.call is None or self.again is not None:
-            return None
+            return []
         return _graph_attribute.find(self.call, self.frames)
 
     def hidden_state(self) -> HiddenState:

@@ -186,6 +186,10 @@ class Help(Enum):
     ANEW_IN_FORWARD = "compute `{attribute}` anew in each forward: it was computed once and is used by both"
     KEEP_DETACHED = "or keep it detached{cut}, if no gradient is to flow into it"
     DETACH_STATE = "detach the hidden state `{attribute}` between steps{cut} (gradients then stop there)"
+    UPDATE = (
+        "where no gradient is to flow through the update (a running statistic, a queue of keys), put it "
+        "under `with torch.no_grad():`"
+    )
     CUT = "cut the graph{cut} (gradients then stop there)"
     ANEW = "compute it anew for each backward{inside}"
     DETACH_WHERE_USED = "or `.detach()` it where it is used{used}, if no gradient is to flow into it"

@@ -115,3 +115,36 @@ def test_two_losses_of_one_forward():
             second.backward()
 
     assert advice(program).startswith("call `opt.step()` after the backward")
+
+
+class RunningMean(torch.nn.Module):
+    """Subtracts a running mean, which it updates in place, as the program writes it."""
+
+    def __init__(self, update):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.update = update
+
+    def forward(self, x):
+        self.update(self.mean, x)
+        return x - self.mean
+
+
+def test_running_statistics():
+    """Where no gradient is to flow through the update, ``no_grad`` is advised first, and it cures."""
+
+    def update(mean, x):
+        mean.mul_(0.9).add_(x.tanh().mean(0))
+
+    def program(update):
+        net = torch.nn.Sequential(torch.nn.Linear(3, 2), RunningMean(update))
+        for x in torch.rand(3, 4, 3):
+            net(x).square().sum().backward()
+
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        program(update)
+    finding = caught.value.finding
+    assert finding.message.startswith("`net[1].mean` ties this backward to an earlier graph")
+    assert "put it under `with torch.no_grad():`" in finding.fixes[0].title
+    with unclobber.watch(strict=True):
+        program(torch.no_grad()(update))

@@ -104,6 +104,8 @@ def judge(evidence: FreedEvidence) -> Finding:
         "used": "" if joined is None else f", in {line(joined, shown)}",
     }
     message, helps = WORDING[link]
+    if evidence.in_place and link in ("attribute", "state"):
+        helps = (Help.UPDATE, *helps)
     return _WORDING._replace(message=message, helps=helps).finding(
         "UC301",
         names,
@@ -169,5 +171,5 @@ def _cut(evidence: FreedEvidence) -> str:
         return ""
     # After the statement that runs backward, unless a single statement sets the state
     # (test_the_line_to_detach_in in tests/unit/explain/test_carried_state.py).
-    where = "in" if evidence.attribute and evidence.detached else "after"
+    where = "in" if evidence.attribute and evidence.detached and not evidence.in_place else "after"
     return f" {where} {line(evidence.cut, (evidence.saved, evidence.needed))}"
