@@ -123,3 +123,11 @@ def test_no_more_than_can_be_tried(proposed):
     texts = proposed(detach_hidden, "UC301", text, saved="self.s0 + x", needed=step)
     assert 40 < len(texts) < 100
     assert any(new.endswith("    net.s0 = net.s0.detach()\n") for new in texts)
+
+
+@pytest.mark.parametrize("update", ["self.h.mul_(0.9).add_(x)", "self.h += x", "self.h[0] += x"])
+def test_what_is_updated_in_place_is_a_state(proposed, update):
+    """A running statistic, or a queue of keys; a counter is none."""
+    texts = proposed(detach_hidden, "UC301", _with(STEP, update), saved="x")
+    assert _with(STEP, f"self.h = self.h.detach()\n        {update}") in texts
+    assert proposed(detach_hidden, "UC301", _with(STEP, "self.h += 1"), saved="self.h") == []

@@ -26,11 +26,13 @@ from .._syntax import (
     method_call,
     methods_of,
     parameters_of,
+    root_place,
     walk,
 )
 from .._text import Splice
 from ..project import Project
 from ._blocks import assigned_to
+from ._inplace import written_by
 from ._sites import callers
 from .detach_state import NOTE, cuts, detached, form, of_another_turn
 
@@ -109,6 +111,11 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
     for node in walk(method):
         if (state := state_in(method_call(node, "append"))) is not None:
             state.elements.add("[-1]")
+        # A statistic that is updated in place keeps the graph of the update. A counter has none.
+        counts = isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Expr | ast.AugAssign) and not counts:
+            written = written_by(node, source)
+            state_in(None if written is None else root_place(written.target))
         if not isinstance(node, ast.Assign):
             continue
         for target in (part for each in node.targets for part in flat(each)):
