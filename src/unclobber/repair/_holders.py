@@ -88,6 +88,9 @@ class Holders:
         if alone and references == 1 and name.isidentifier():
             seen.names.add(name)
             return
+        # A checkpoint keeps what its second forward computes for the saves of the first, which was looked at.
+        if _runs_again(frame):
+            return
         names, sharers = self._in(frame, value)
         # Each part that `chunk` gives is a view of one base.
         views = 1 + list(map(_base_id, sharers.values())).count(_base_id(value))
@@ -204,6 +207,19 @@ def _ids_of_stack(frame: FrameType) -> Iterator[int]:
         yield id(at)
         yield id(at.f_globals)
         at = at.f_back
+
+
+def _runs_again(frame: FrameType) -> bool:
+    """Return whether a non-reentrant checkpoint runs a statement for the second time."""
+    at: FrameType | None = frame
+    while at is not None:
+        variables = compat.frames.variables_of(at)
+        record = compat.entries.checkpoint_in(variables)
+        variables.clear()
+        if record is not None:
+            return True
+        at = at.f_back
+    return False
 
 
 def _base_id(tensor: torch.Tensor) -> int:

@@ -13,6 +13,7 @@ from unclobber.session import Session
 SETTING = """
 import functools
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch._C._dynamo.eval_frame import set_eval_frame
 
@@ -34,10 +35,10 @@ BY_DYNAMO = "set_eval_frame(False)\ntry:\n    {}\nfinally:\n    set_eval_frame(N
 def held(monkeypatch):
     """``held(body)``: what was seen at the statement of a function that ends in ``# here``."""
 
-    def run(body, call="f()"):
+    def run(body, call="f()", parameter=""):
         text = (
             SETTING
-            + "\n\ndef f():\n"
+            + f"\n\ndef f({parameter}):\n"
             + "".join(f"    {line}\n" for line in dedent(body).strip().splitlines())
         )
         line = next(n for n, code in enumerate(text.splitlines(), 1) if code.endswith("# here"))
@@ -170,6 +171,14 @@ def test_names_of_callers(held, call, names):
     """
     found = held(f"def scale_(t):\n    return t.mul_(2)  # here\n{call}")
     assert (_names_of_callers(found), found.others) == (names, ())
+
+
+def test_what_a_checkpoint_computes_again(held):
+    """It keeps the second forward's tensors for the saves of the first, and those are to see no write."""
+    call = "torch.utils.checkpoint.checkpoint(f, net(x), use_reentrant=False).sum().backward()"
+    body = "h = h.tanh()\nh *= 2  # here\nreturn h.exp()"
+    found = held(body, call, "h")
+    assert (found.names, found.others) == (("h",), ())
 
 
 def test_a_container_that_more_than_a_variable_holds(held):
