@@ -136,6 +136,20 @@ def test_where_none_of_the_best_holds_to_its_end(last, monkeypatch):
     assert found.best.proof.verified == "whole-run"
 
 
+def test_where_only_what_was_no_simpler_holds_to_its_end(last, monkeypatch):
+    """Of two findings the first pair of edits that is proved is enough, unless it does not hold."""
+    confirmed, batches = _search.Search._confirmed, []
+
+    def refusing_the_first(search, found):
+        batches.append({tuple(repair.titles) for repair, _ in found})
+        return [] if len(batches) == 1 else confirmed(search, found)
+
+    monkeypatch.setattr(_search.Search, "_confirmed", refusing_the_first)
+    two = BROKEN.replace("y += 1", "y += 1\nz = w.tanh()\nz += 1").replace("y.sum()", "(y * z).sum()")
+    assert isinstance(last(two), Proved)
+    assert not set.intersection(*batches)
+
+
 def test_nothing_is_left_in_the_folder(last, tmp_path):
     """Runs write into copies."""
     last(BROKEN + "open('log', 'w').write('x')\ntorch.save(w, 'w.pt')\nimport os; os.mkdir('runs')")

@@ -86,6 +86,10 @@ class _SearchState:
         return dict(self.project.overlay)
 
 
+_QueueEntry = tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]
+"""A state to be tried, with its order and the turn in which it was found."""
+
+
 @dataclass
 class Search:
     """A search for a proved fix of a script's first finding.
@@ -99,10 +103,7 @@ class Search:
     progress: Callable[[str], None] = lambda _: None  # called with the title of each candidate before it runs
     solved: int = 0  # number of hazards that earlier searches have solved
     _tried: int = 0
-    _queue: list[tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]] = field(
-        default_factory=list
-    )
-    """States to be tried, by their order and the turn in which they were found."""
+    _queue: list[_QueueEntry] = field(default_factory=list)
     _seen: set[frozenset[tuple[str, str]]] = field(default_factory=set)
     """The texts of all states, because the same edits in another order are the same state."""
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
@@ -169,20 +170,25 @@ class Search:
         stopped = ""
         most, seconds = MOST_RUNS, 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
-        while self._queue:
-            _, _, state = heapq.heappop(self._queue)
+        passed_over: list[_QueueEntry] = []  # what a proved state is simpler than
+        while self._queue or passed_over:
+            *_, state = (self._queue or passed_over)[0]
             enough = self.first_only or len(proved) >= MOST_PROVED
             # States come best first, so no later one beats those that are proved.
             best = proved[0][1] if proved else state
-            if proved and (enough or state.faults > best.faults):
+            if proved and (enough or not self._queue or state.faults > best.faults):
                 if confirmed := self._confirmed(proved):
                     return confirmed, unproved, ""
                 # None of them holds to its end, so the search goes on (test_how_far.py,
                 # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
+                self._queue, passed_over = sorted(self._queue + passed_over), []
+                continue
+            entry = heapq.heappop(self._queue)
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
-            elif proved and (state.lines > best.lines or not state.may_replace(best)):
+            if proved and (state.lines > best.lines or not state.may_replace(best)):
+                passed_over.append(entry)
                 continue
             if self._tried >= most or time.monotonic() - began > seconds:
                 limit = f"{most} candidates" if self._tried >= most else f"{seconds:g} seconds"
@@ -421,7 +427,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     """Return the sort key of a proved repair.
 
     Repairs proved to the end come first, then those that drop no gradient, copy no parameters and hide no
-    write. Then the key compares copies, changed lines, extra memory and extra time. Measured values are
+    write. Then the key compares copies, changed lines, edits, extra memory and time. Measured values are
     rounded to steps coarser than their noise, so that equal edits keep the order of the table. Time is the
     processor's, because a busy machine must not decide what is offered.
     """
@@ -431,6 +437,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
         *repair.faults,
         repair.copies,
         repair.changed_lines,
+        len(repair.titles),
         round(max(0, repair.proof.extra_bytes) / 16e6),
         int(max(0.0, repair.proof.cpu_seconds) / 2.0),
     )
