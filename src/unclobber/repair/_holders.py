@@ -213,10 +213,7 @@ def _runs_again(frame: FrameType) -> bool:
     """Return whether a non-reentrant checkpoint runs a statement for the second time."""
     at: FrameType | None = frame
     while at is not None:
-        variables = compat.frames.variables_of(at)
-        record = compat.entries.checkpoint_in(variables)
-        variables.clear()
-        if record is not None:
+        if compat.entries.checkpoint_in(compat.frames.variables_of(at)) is not None:
             return True
         at = at.f_back
     return False

@@ -173,6 +173,16 @@ def test_parameters_are_copied_for_one_call(proposed):
     assert [_line(new, 2) for new in texts] == [expected]
 
 
+def test_parameters_are_copied_for_all_calls_that_a_loss_may_need(proposed):
+    """Features of real and of generated data are matched: a step between would change both graphs."""
+    text = "import torch\nr = critic(real)\nf = critic(fake)\nopt.step()\n"
+    texts = proposed(clone_parameters, "UC101", text, saved="critic(fake)", facts={"name": "critic.weight"})
+    called = "torch.func.functional_call(critic, {n: p.clone() for n, p in critic.named_parameters()}, "
+    one, both = (plain(new).splitlines()[1:3] for new in texts)
+    assert one == ["r = critic(real)", f"f = {called}(fake,))"]
+    assert both == [f"r = {called}(real,))", f"f = {called}(fake,))"]
+
+
 def test_what_may_be_kept_uncopied_is_told(tmp_path):
     """A module may keep its result by a hook; torch's own function keeps nothing."""
     for call, hides in (("torch.exp(x)", ""), ("self.act(x)", "self.act(x)"), ("x.relu_()", "x")):

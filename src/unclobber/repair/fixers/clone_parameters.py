@@ -29,20 +29,29 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in
-    turn."""
+    """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn,
+    then for all calls of one module in the statement's block, whose graphs one loss may need."""
+    calls = list(_with_copies(source, statement))
+    for node, module, code in calls:
+        yield source.replaced({node: code}), module
+    block = [each for line in source.block(statement) for each in _with_copies(source, line)] if calls else []
+    for name in dict.fromkeys(module for _, module, _ in calls):
+        every = {node: code for node, module, code in block if module == name}
+        if len(every) > 1:
+            yield source.replaced(every), name
+
+
+def _with_copies(source: Source, statement: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:
+    """Yield each call of a module, the module's code, and a call with copies of its parameters."""
     torch = source.torch_name
-    if torch is None:
-        return
-    imported = source.imported_names
-    for node in walk(statement):
-        if not isinstance(node, ast.Call) or not is_place(node.func) or root_name(node.func) in imported:
+    for node in walk(statement) if torch is not None else ():
+        if not isinstance(node, ast.Call) or not is_place(node.func):
             continue
-        if not node.args or node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+        starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+        if not node.args or node.keywords or starred or root_name(node.func) in source.imported_names:
             continue
         module = source.code(node.func)
         arguments = ", ".join(map(source.code, node.args))
         comma = "," if len(node.args) == 1 else ""
         copies = f"{{n: p.clone() for n, p in {module}.named_parameters()}}"
-        code = f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
-        yield source.replaced({node: code}), module
+        yield node, module, f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
