@@ -345,7 +345,7 @@ def test_frozen_parameters_are_no_leaves():
 ])  # fmt: skip
 def test_is_found(body, blamed):
     """Faults of public code that a check missed are told at their lines."""
-    assert blamed in [text for *_, text in found_in(body)]
+    assert blamed in [text for *_, text in found_in(body, all_rules=True)]
 
 
 EMBEDS = """
@@ -407,8 +407,8 @@ POINTER = """
 def test_a_result_that_the_callers_do_not_return():
     """The pointer network of attention-learn-to-route draws from the probabilities alone."""
     assert found_in(POINTER.format(result="log_p, probs.multinomial(1)")) == []
-    found = found_in(POINTER.format(result="log_p, probs"))
-    assert found == [("UC101", "medium", "probs[mask] = 0.0")]
+    found = found_in(POINTER.format(result="log_p, probs"), all_rules=True)
+    assert ("UC101", "low", "probs[mask] = 0.0") in found
 
 
 def test_a_buffer_that_takes_a_graph_over_to_the_next_call():
@@ -510,7 +510,7 @@ def test_a_step_between_backwards_that_an_unknown_function_may_connect():
         g_optimizer.step()
         value.backward()
     """
-    step = [("UC101", "medium", "g_optimizer.step()")]
+    step = [("UC101", "low", "g_optimizer.step()")]
     assert found_in(body.format(made="g(x)")) == []
     assert found_in(body.format(made="g(x)"), all_rules=True) == step
     assert found_in(body.format(made="g(x).detach()"), all_rules=True) == []
@@ -643,7 +643,7 @@ def test_a_class_that_is_first_met_in_a_second_turn():
 def test_what_does_not_meet(body, right, wrong):
     """A save and a write count where one tensor surely has both: each of these was told of public code."""
     assert found_in(body.format(right)) == []
-    assert [code for code, *_ in found_in(body.format(wrong))] == ["UC101"]
+    assert "UC101" in [code for code, *_ in found_in(body.format(wrong), all_rules=True)]
 
 
 @pytest.mark.parametrize(("body", "right", "wrong"), [
@@ -739,7 +739,7 @@ def test_what_does_not_meet(body, right, wrong):
 def test_what_meets(body, right, wrong):
     """A fault is found by what was read in public code, and what lies next to it is none."""
     assert found_in(body.format(right)) == []
-    assert len(found_in(body.format(wrong))) == 1
+    assert len(found_in(body.format(wrong), all_rules=True)) == 1
 
 
 @pytest.mark.parametrize(

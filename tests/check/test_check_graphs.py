@@ -146,7 +146,7 @@ def test_a_loss_that_forward_returns_after_a_step():
             return {}"""
     returned = TRAINER.format(forward=forward.format("-d.mean()"), step="pass")
     assert found_in(returned) == []  # it may be for a log: IntroVAE
-    assert found_in(returned, all_rules=True) == [("UC101", "medium", "self.opt.step()")]
+    assert found_in(returned, all_rules=True) == [("UC101", "low", "self.opt.step()")]
     used = TRAINER.format(forward=forward.format("loss"), step="pass")
     assert len(found_in(used, all_rules=True)) == 1
     assert found_in(used.replace("retain_graph=True", ""), all_rules=True) == []
@@ -186,9 +186,9 @@ def test_the_step_of_a_schedulers_list_is_none_of_an_optimizer():
         optimizers[0].step()
         return loss
     """
-    assert found_in(body, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
+    assert found_in(body, all_rules=True) == [("UC101", "low", "optimizers[0].step()")]
     late = body.replace("return loss", "schedulers[0].step()")
-    assert found_in(late, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
+    assert found_in(late, all_rules=True) == [("UC101", "low", "optimizers[0].step()")]
 
 
 @pytest.mark.parametrize(("stepped", "expected"), [("qf", 1), ("vf", 0)])
@@ -210,7 +210,7 @@ def test_a_list_of_networks_is_one_on_request(stepped, expected):
                 policy_loss.backward()
     """
     assert found_in(body) == []
-    found = [("UC101", "medium", f"self.{stepped}_optimizer[i].step()")] * expected
+    found = [("UC101", "low", f"self.{stepped}_optimizer[i].step()")] * expected
     assert found_in(body, all_rules=True) == found
 
 
@@ -434,7 +434,7 @@ def test_a_step_in_another_case_than_the_forward():
         loss.backward()
     """
     assert found_in(body.format("elif", "")) == []
-    assert [code for code, *_ in found_in(body.format("if", "loss + "))] == ["UC101"]
+    assert [code for code, *_ in found_in(body.format("if", "loss + "), all_rules=True)] == ["UC101"]
 
 
 @pytest.mark.parametrize(("function", "line", "expected"), [
@@ -451,7 +451,8 @@ def test_an_argument_that_is_overwritten_almost_at_once(function, line, expected
         {line.replace("; ", chr(10) + " " * 8)}
         return x
     """
-    assert len(found_in(body)) == expected
+    assert found_in(body) == []
+    assert len([code for code, confidence, _ in found_in(body, all_rules=True) if confidence]) >= expected
 
 
 def test_a_name_that_only_holds_a_word_for_evaluation():
@@ -636,7 +637,8 @@ def test_a_state_that_is_made_like_a_weight_has_no_history(made, expected):
 @pytest.mark.parametrize("loop", ["i in range(3)", "i in range(0, n)", "i, _ in enumerate(x)"])
 def test_the_first_turn_of_a_loop_is_told_from_later_ones(loop, test, count):
     """A recurrence that fills a buffer: from the second turn on each reads what the one before wrote."""
-    found = found_in(f"""
+    found = found_in(
+        f"""
     net = nn.Linear(3, 3)
     class Net(nn.Module):
         def __init__(self):
@@ -648,5 +650,7 @@ def test_the_first_turn_of_a_loop_is_told_from_later_ones(loop, test, count):
                 old = {test}
                 out[i] = old * old.sin()
             return out
-    """)
+    """,
+        all_rules=True,
+    )
     assert [code for code, *_ in found] == ["UC101"] * count

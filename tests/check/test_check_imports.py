@@ -46,7 +46,7 @@ LAYOUTS = {
 }
 
 
-def found_in(folder, layout: str, body: str, names: str = "Scalar, Gate, shifted, torn"):
+def found_in(folder, layout: str, body: str, names: str = "Scalar, Gate, shifted, torn", **options):
     """Code and text of the statement to blame, of a file that imports the networks."""
     defining, importing, line = LAYOUTS[layout]
     for path in (folder / defining, folder / importing):
@@ -55,7 +55,7 @@ def found_in(folder, layout: str, body: str, names: str = "Scalar, Gate, shifted
     (folder / "lib").mkdir(exist_ok=True)
     (folder / "lib/__init__.py").write_text("from .nets import *\n")
     text = f"import torch\n{line.format(names)}\n{dedent(body)}"
-    found = check_text(text, str(folder / importing))
+    found = check_text(text, str(folder / importing), **options)
     return [(one.code, (one.writes[0] if one.writes else one.needed).site.statement) for one in found]
 
 
@@ -105,7 +105,7 @@ def test_what_another_file_does_is_told_at_the_call(tmp_path):
         torn(w).sum().backward()
         return y
     """
-    assert found_in(tmp_path, "beside", body) == [("UC101", "shifted(y)")]
+    assert found_in(tmp_path, "beside", body, all_rules=True) == [("UC101", "shifted(y)")]
 
 
 def test_a_write_in_another_file_is_named_with_its_line(tmp_path):
@@ -217,10 +217,10 @@ def train(nets, optimizers, loader):
 """
 
 
-def in_train(tmp_path, body):
+def in_train(tmp_path, body, **options):
     (tmp_path / "tools.py").write_text(TOOLS)
     text = f"import torch\nfrom torch import nn\nimport tools\n{dedent(body)}"
-    return check_text(text, str(tmp_path / "train.py"))
+    return check_text(text, str(tmp_path / "train.py"), **options)
 
 
 @pytest.mark.parametrize(("trained", "lines"), [("e.parameters()", [33]), ("h.parameters()", [])])
@@ -268,6 +268,7 @@ def test_a_module_that_an_argument_chooses(tmp_path, act, expected):
             y += x
             return y
     """,
+        all_rules=True,
     )
     assert len(found) == expected
 

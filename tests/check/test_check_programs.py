@@ -36,7 +36,7 @@ class Net(nn.Module):
     pytest.param("h += 1", ["h += 1"], id="a result is overwritten"),
     pytest.param("h = h + 1", [], id="out of place"),
     pytest.param("h @= x", [], id="a product, which binds the name again"),
-    pytest.param("h[:, 0] = 0", ["h[:, 0] = 0"], id="a part of it"),
+    pytest.param("h[:, 0] += 1", ["h[:, 0] += 1"], id="a part of it"),
     pytest.param("h.view(-1).mul_(2)", ["h.view(-1).mul_(2)"], id="through a view"),
     pytest.param("h.clone().mul_(2)", [], id="a copy"),
     pytest.param("h = h.reshape(-1); h += 1", [], id="perhaps a copy"),
@@ -160,7 +160,7 @@ def test_exclusive_branches():
         return z
     """
     assert found_in(body.format(condition="not flag")) == []
-    assert [code for code, *_ in found_in(body.format(condition="flag"))] == ["UC101"]
+    assert [code for code, *_ in found_in(body.format(condition="flag"), all_rules=True)] == ["UC101"]
 
 
 def test_a_not_before_an_or_negates_its_first_part_alone():
@@ -177,8 +177,8 @@ def test_a_not_before_an_or_negates_its_first_part_alone():
             y += 1
         return z
     """
-    assert [code for code, *_ in found_in(body.format(condition="a or b"))] == ["UC101"]
-    assert found_in(body.format(condition="not (not a or b)")) == []
+    assert [code for code, *_ in found_in(body.format(condition="a or b"), all_rules=True)] == ["UC101"]
+    assert found_in(body.format(condition="not (not a or b)"), all_rules=True) == []
 
 
 LEAF = "w = torch.ones(3, requires_grad=True)\n"
@@ -203,7 +203,7 @@ LEAF = "w = torch.ones(3, requires_grad=True)\n"
     (LEAF + "with torch.inference_mode():\n    b = torch.ones(3)\nb.add_(1)", [
         ("UC206", "high", "b.add_(1)")]),
     (LEAF + "y = w.exp()\ny.sum().backward()\ny.sum().backward()", [
-        ("UC301", "high", "y.sum().backward()")]),
+        ("UC301", "medium", "y.sum().backward()")]),
     (LEAF + "y = w.exp()\ny.sum().backward(retain_graph=True)\ny.sum().backward()", []),
     (LEAF + "y = w * 2\ny.sum().backward()\ny.add_(1)", []),
     (LEAF + "y = w.exp()\ny.add_(1)", []),
@@ -244,15 +244,13 @@ class Scale(torch.autograd.Function):
     ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x + 1", "return grad", [
         ("UC103", "high", "x.mul_(2)")]),
     ("ctx.save_for_backward(x)\n        return x.exp()",
-     "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", [
-        ("UC101", "medium", "x.exp_()")]),
+     "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", []),  # which one backward may
     ("ctx.save_for_backward(x.clone())\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", []),
     ("ctx.save_for_backward(x)\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        return grad * x.exp()", []),
     ("ctx.save_for_backward(x)\n        return x.exp()",
-     "(x,) = ctx.saved_tensors\n        x **= 2\n        return grad * x", [
-        ("UC101", "medium", "x **= 2")]),
+     "(x,) = ctx.saved_tensors\n        x **= 2\n        return grad * x", []),
     ("ctx.save_for_backward(x)\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        x @= x\n        return grad * x", []),
 ])  # fmt: skip
@@ -270,7 +268,7 @@ def test_on_request():
         return y
     """
     assert found_in(body) == []
-    assert found_in(body, all_rules=True) == [("UC101", "medium", "y += 1")]
+    assert found_in(body, all_rules=True) == [("UC101", "low", "y += 1")]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +308,7 @@ def test_a_function_of_a_name_that_trains_nothing_weighs_less():
         return y
     """
     assert found_in(body) == []
-    assert [confidence for _, confidence, _ in found_in(body, all_rules=True)] == ["medium"]
+    assert [confidence for _, confidence, _ in found_in(body, all_rules=True)] == ["low"]
 
 
 @pytest.mark.parametrize("text", [

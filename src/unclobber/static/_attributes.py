@@ -112,7 +112,7 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         if value.name:
             state.attributes[key] = made
         return made
-    if value.kind == "unknown" and unparsed(node) in run.index.parametrized:
+    if value.kind == "unknown" and not value.given and unparsed(node) in run.index.parametrized:
         return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
     return None
 

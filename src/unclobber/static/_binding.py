@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..syntax import dotted
 from ._engine import FileRun
-from ._index import is_text
+from ._index import calls, is_text
 from ._modules import check_chain
 from ._names import holds_integers
 from ._operations import APART
@@ -99,9 +99,10 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
     base = run.evaluate(target.value, state)
     if target.attr == "requires_grad" and base.may_be_tensor:
         wanted = getattr(value.data, "value", None)
-        # A tensor with a history becomes no leaf, and an argument may have one.
-        if wanted is True and not base.given and not base.may:
-            bind(run, target.value, leaf_of(base, Leaf.LEAF, run.span(target)), state)
+        # An argument may have a history; what an unread network made has none then (torch-harmonics' tests).
+        if wanted is True and not base.given:
+            made = leaf_of(base.cut(), Leaf.NO if base.may else Leaf.LEAF, run.span(target))
+            bind(run, target.value, made, state)
         elif wanted is False:
             bind(run, target.value, base._replace(grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners
@@ -159,13 +160,12 @@ def rebind_view(run: FileRun, target: ast.expr, value: Value, state: FlowState) 
         (place,) = value.places
         state.grown[place] = both(state.grown[place], value) if place in state.grown else value
     while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
-        if isinstance(target, ast.Call):
-            target = target.func
-            continue
-        if isinstance(target, ast.Attribute) and run.evaluate(target.value, state).kind == "object":
+        # A chain of calls is not evaluated again: each writes (`coords.sqrt_().mul_(2)`).
+        holder = target.value if isinstance(target, ast.Attribute) and not calls(target) else None
+        if holder is not None and run.evaluate(holder, state).kind == "object":
             bind(run, target, value, state)
             return
-        target = target.value
+        target = target.func if isinstance(target, ast.Call) else target.value
     if isinstance(target, ast.Name) and target.id in state.names:
         old = state.names[target.id]
         if old.may_be_tensor:

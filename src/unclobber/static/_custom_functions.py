@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..syntax import OPERATORS, dotted, last_name, torch_table
+from ..syntax import OPERATORS, dotted, torch_table
 from ._engine import FileRun
 from ._index import FunctionNode
 from ._rules import HIGH, CheckRule, Suspicion
@@ -16,17 +16,11 @@ _SHAPES = frozenset({"shape", "is_contiguous"})
 
 
 class FunctionRules:
-    """Checks of one static method of a Function: does it write to tensors that are not its own?
+    """Checks of ``forward`` or ``backward`` of a Function: does it write to tensors that are not its own?"""
 
-    Args:
-        node: ``forward`` or ``backward``.
-        forward: The ``forward`` of the same Function, if it is known.
-    """
-
-    def __init__(self, run: FileRun, node: FunctionNode, forward: FunctionNode | None) -> None:
+    def __init__(self, run: FileRun, node: FunctionNode) -> None:
         """Collect the method's parameters, rebound names and names that are certainly tensors."""
-        self.run = run
-        self.node, self.forward = node, forward
+        self.run, self.node = run, node
         names = [argument.arg for argument in node.args.args]
         self.ctx = names[0] if names else "ctx"
         self.given = frozenset(names[1:])
@@ -84,17 +78,9 @@ class FunctionRules:
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
         saved = list(_assigned(self.node, from_saved=True))
-        calls = [n for n in ast.walk(self.forward or self.node) if isinstance(n, ast.Call)]
-        kept = next((c.args for c in calls if last_name(c.func) == "save_for_backward"), [])
-        own = [] if self.forward is None else list(_assigned(self.forward, from_saved=False))
-        # What `forward` made itself is read by a second backward alone (`soft_dtw.py` of naturalspeech).
-        others = {
-            name for name, a in zip(saved, kept, strict=False) if isinstance(a, ast.Name) and a.id not in own
-        }
         for statement, name, how, surely in self._writes():
             if name in saved and name not in self.rebound:
-                confidence = HIGH if name in others else HIGH - 1
-                self._suspect(CheckRule.BACKWARD_SAVED, confidence, statement, name, how)
+                self._suspect(CheckRule.BACKWARD_SAVED, HIGH - 1, statement, name, how)
             elif name in self.given - self.rebound and (surely or name in self.tensors):
                 self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, name, how)
 

@@ -161,8 +161,8 @@ class FileRun:
             return
         key = (suspicion.rule.name, suspicion.span.line)
         known = self.suspicions.get(key)
-        better = confidence, suspicion.needed is not None
-        if known is None or (known.confidence, known.needed is not None) < better:
+        better = confidence, suspicion.needed is not None, not suspicion.is_weak
+        if known is None or (known.confidence, known.needed is not None, not known.is_weak) < better:
             self.suspicions[key] = suspicion._replace(confidence=confidence)
 
     def _quiet(self, suspicion: Suspicion) -> int:

@@ -11,7 +11,7 @@ from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
-from ._index import root_of, unparsed
+from ._index import unparsed
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
@@ -203,7 +203,7 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
 @follows(ast.Attribute)
 def _attribute(run: FileRun, node: ast.Attribute, state: FlowState) -> Value:
     """Return the value of an attribute; a name of a known library stays a name."""
-    root = root_of(node)
+    root = dotted(node).partition(".")[0]
     if root in run.index.imports or root in _LIBRARIES:
         full = run.index.full(node)
         if full.partition(".")[0] in _LIBRARIES:
@@ -300,7 +300,7 @@ def _comprehension(
 def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     """Evaluate a call: of a library by its imported name, of a method, or of another value."""
     function = node.func
-    head = root_of(function)
+    head = dotted(function).partition(".")[0]
     if head in run.index.imports and head not in state.names:
         full = run.index.full(function)
         library, last = full.partition(".")[0], full.rpartition(".")[2]

@@ -39,14 +39,11 @@ class FileIndex:
         self.zeroed: set[str] = set()  # the expressions of which the file calls ``zero_grad()``
         self.parametrized: set[str] = set()  # as `conv.bias`, which the file replaces by an `nn.Parameter`
         self._defined: Counter[str] = Counter()
-        self.sources: dict[str, FileIndex | None] = {}
-        """The files in which imports were looked for, by path; None for one that can't be read."""
+        self.sources: dict[str, FileIndex | None] = {}  # where imports were looked for; None if unreadable
         self.imported: dict[str, Definition | None] = {}  # from other files, as far as they were looked up
         self._stars: list[str] = []  # the modules of which all names are imported
         self.modules: dict[str, FileIndex | None] = {}  # the files of imported modules, by their names
-        self.called: set[str] = set()
-        self._calls: list[tuple[str, str, bool]] = []
-        """Each call: the bare name, the calling function, whether gradients are off there."""
+        self.calls: list[tuple[str, str, bool]] = []  # each: its name, its caller, whether gradients are off
         self.kinds: set[type[ast.AST]] = set()  # of all syntax nodes
         todo: list[tuple[Any, str, bool]] = [(tree, "", False)]
         for node, caller, off in todo:
@@ -58,8 +55,7 @@ class FileIndex:
                 self.assigned_attributes[node.attr] += type(node.ctx) is not ast.Load
                 self._note_method(node)
             elif kind is ast.Call and (name := last_name(node.func)):
-                self._calls.append((name, caller, off))
-                self.called.add(name)
+                self.calls.append((name, caller, off))
             elif kind is ast.Assign and isinstance(node.value, ast.Call):
                 if last_name(node.value.func) == "Parameter":
                     self.parametrized |= set(map(unparsed, node.targets))
@@ -78,9 +74,8 @@ class FileIndex:
                 part = getattr(node, field)
                 children = part if type(part) is list else (part,)
                 todo += [(child, caller, off) for child in children if type(child) not in _NO_PARENTS]
-        for statement in _top(tree.body):
-            if isinstance(statement, Definition):
-                self.defined[statement.name] = statement
+        self.called = {name for name, _, _ in self.calls}
+        self.defined |= {each.name: each for each in _top(tree.body) if isinstance(each, Definition)}
 
     def _note_method(self, node: ast.Attribute) -> None:
         if node.attr in ("parameters", "named_parameters", "train"):
@@ -132,7 +127,7 @@ class FileIndex:
     @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
-        calls, defined = [call for call in self._calls if call[0] != call[1]], self._defined  # no recursion
+        calls, defined = [call for call in self.calls if call[0] != call[1]], self._defined  # no recursion
         unrecorded: set[str] = set()
         while True:
             more = {
@@ -175,12 +170,6 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
                 return importer.sources[path]
         folder = os.path.dirname(folder)
     return None
-
-
-def root_of(node: ast.expr) -> str:  # `a` of `a.b.c`; empty for other expressions
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def home_of(node: Definition | ast.Lambda) -> FileIndex:

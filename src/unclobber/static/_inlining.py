@@ -195,9 +195,7 @@ def _bind_arguments(
     annotations."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
-    last = zip(reversed(positional), reversed(spec.defaults), strict=False)
-    pairs = [*last, *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
-    defaults = {parameter.arg: default for parameter, default in pairs if default is not None}
+    defaults = defaults_of(spec)
     if owner is not None and positional:
         state.names[positional[0].arg] = owner
         positional = positional[1:]
@@ -212,6 +210,12 @@ def _bind_arguments(
         state.names[spec.vararg.arg] = Value(places=run.new_place()) if given is None else extra
     if spec.kwarg is not None:
         state.names[spec.kwarg.arg] = Value(places=run.new_place())
+
+
+def defaults_of(spec: ast.arguments) -> dict[str, ast.expr]:  # by the names of their arguments
+    last = zip(reversed([*spec.posonlyargs, *spec.args]), reversed(spec.defaults), strict=False)
+    pairs = [*last, *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
+    return {argument.arg: default for argument, default in pairs if default is not None}
 
 
 def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:

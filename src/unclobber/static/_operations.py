@@ -146,11 +146,9 @@ class _Applied:
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
 
-    def _save(
-        self, value: Value, role: str, grad: Grad, operand: ast.expr | None = None, *, own: bool = True
-    ) -> SaveEffect:
+    def _save(self, value: Value, role: str, grad: Grad, operand: ast.expr | None = None) -> SaveEffect:
         shown = None if operand is None else self.run.span(operand)
-        return SaveEffect(value, self.name, role, self.span, self.node, grad, shown, own)
+        return SaveEffect(value, self.name, role, self.span, self.node, grad, shown)
 
     def _arguments(self, overload: Overload, *, in_place: bool) -> Iterator[SaveEffect]:
         """Yield the arguments that an overload saves, if a gradient that reads them is needed."""
@@ -168,7 +166,7 @@ class _Applied:
                 if not sure or not all(role in other.saves for other in self.forms.every):
                     grad = min(grad, Grad.MAYBE)
                 for value in given[role].parts if grad else ():
-                    yield self._save(value, role, grad, expressions.get(role), own=not only_if)
+                    yield self._save(value, role, grad, expressions.get(role))
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)
@@ -236,7 +234,7 @@ def view_of(
     if origin is not None and origin.kind == "expanded":
         origin = None
     if name in _EXPANDS:
-        origin = ViewOrigin("expanded", span)
+        origin = ViewOrigin("expanded", span, guards=state.guards)
     elif state.mode and origin is None and first.sure:
         origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", span)
     return base._replace(leaf=leaf, origin=origin)

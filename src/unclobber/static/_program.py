@@ -78,7 +78,7 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
         name = f"{cls.name}.{method.name}"
         if is_function and method.name in ("forward", "backward"):
             run.function = name
-            FunctionRules(run, method, method_of(cls, "forward")).check()
+            FunctionRules(run, method).check()
         elif not is_function and method.name != "__init__":
             follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name, left)
     if not is_function:

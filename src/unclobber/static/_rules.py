@@ -28,18 +28,12 @@ class RuleFacts:
     saved: str = ""  # label of the place that explains it
     write: str = "written in place here ({how})"  # label of the line to blame
     reported_from: int = MEDIUM  # the lowest confidence that is reported without a request
-    requested_from: int = 1  # the lowest confidence that is reported on request
-    is_measured_high: bool = True
-    """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
-    is_high_with_backward: bool = False
-    """Whether that holds only where the backward is in the checked code, too: a forward alone may serve
-    sampling or a target (ddsp_pytorch, attention-learn-to-route in realworld/CHECK.md)."""
+    is_measured_high: bool = True  # whether 98 of 100 of its surest flags were right; else these are medium
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
     is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
     past_counter: bool = False  # whether the write changes no version counter
-    needs_training: bool = True
-    """Whether it is less likely a fault in functions that mostly run without a gradient."""
+    needs_training: bool = True  # whether it is less likely a fault in functions mostly without a gradient
     needs_graph: bool = False  # whether it is less likely a fault in folders of such functions, too
 
 
@@ -56,7 +50,7 @@ class CheckRule(Enum):
     SAVED = RuleFacts(
         "UC101", "{name} is overwritten after {operation} saved {kept} for backward", _OUT_OF_PLACE,
         saved="{operation} saves {kept} here", write="overwritten here ({how})",
-        reported_from=HIGH, is_high_with_backward=True, needs_graph=True,
+        reported_from=HIGH, needs_graph=True,
     )
     DATA = RuleFacts(
         "UC102", "{name} is changed through .data between its use and the backward that needs it",
@@ -98,7 +92,7 @@ class CheckRule(Enum):
     TWICE = RuleFacts(
         "UC301", "a second backward goes through a graph that the first one freed",
         "compute the shared part anew, add up the losses, or detach what is carried over", write="freed here",
-        reported_from=HIGH,
+        reported_from=HIGH, is_measured_high=False,
     )
     LEAF = RuleFacts(
         "UC201", "{how} writes to {name}, a leaf that requires grad",
@@ -160,7 +154,7 @@ class CheckRule(Enum):
     BACKWARD_SAVED = RuleFacts(
         "UC101", "backward overwrites the saved tensor {name}, which others or a second backward would read",
         "write into a new tensor", write="overwritten here ({how})",
-        reported_from=HIGH, is_measured_high=False,
+        reported_from=ON_REQUEST,
     )
     GRADIENT = RuleFacts(
         "UC104", "backward overwrites the gradient {name} that it was given, which others may still need",
@@ -193,6 +187,7 @@ class Suspicion(NamedTuple):
     how: str = ""  # the operation that writes: `add_`, `+=`
     name: str = ""  # the written tensor in the user's words
     more: str = ""  # a further word of the rule
+    is_weak: bool = False  # whether, without a backward in the checked code, such flags were mostly wrong
     others: tuple[Suspicion, ...] = ()  # further ones with the same cause
 
     @property
@@ -212,5 +207,5 @@ class Suspicion(NamedTuple):
         return bool(within) or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
-        rule = self.rule.value
-        return self.confidence >= (rule.requested_from if all_rules else rule.reported_from)
+        is_usual = self.needed is not None or not self.is_weak
+        return all_rules or (is_usual and self.confidence >= self.rule.value.reported_from)

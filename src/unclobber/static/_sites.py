@@ -18,7 +18,6 @@ SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", 
 ``backward`` frees a graph."""
 _OPTIMIZER = re.compile(r"opt|adam|sgd|solver|scaler|rmsprop", re.I)
 _NO_OPTIMIZER = re.compile(r"sched|lr_|_lr|env|timer|prof|writer|sim|physics|^self$|^super\(", re.I)
-
 _VIEWS = frozenset(["view", "t", "transpose", "narrow", "squeeze"])
 _COUNTS = frozenset(["item", "len", "size", "float", "int", "time", "numpy", "detach", "sum_", "range"])
 """Functions and methods whose result is a number."""

@@ -22,7 +22,6 @@ class SaveEffect(NamedTuple):
     node: int  # the bit of the operation's node
     grad: Grad  # whether the node exists
     operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
-    own: bool = True  # whether it is kept for its own gradient, and not for that of another argument
     guards: Guards = frozenset()
 
 

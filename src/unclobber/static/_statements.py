@@ -9,11 +9,11 @@ from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
-from ._index import calls, globals_of, mode_of, unparsed
-from ._inlining import inline
+from ._index import FunctionNode, calls, globals_of, home_of, method_of, mode_of, unparsed
+from ._inlining import defaults_of, inline
 from ._operations import operation
 from ._state import FlowState, merge
-from ._values import PLAIN, Grad, Leaf, Value, renamed_part, sequence
+from ._values import PLAIN, Grad, Leaf, Value, constant, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
@@ -154,9 +154,10 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
+    usual = None if calls(test) else truth(run, node.test, _by_default(run, state))
     for branch, holds in ((yes, True), (no, False)):
         branch.assume((text, holds != negated))
-        branch.quiet += int(_is_evaluation(node.test, holds=holds))
+        branch.quiet += int(_is_evaluation(node.test, holds=holds) or usual is (not holds))
     left, right = run.execute(node.body, yes), run.execute(node.orelse, no)
     left.quiet = right.quiet = outside
     merged = merge(left, right)
@@ -198,6 +199,23 @@ def _leave_behind(
             uses = frozenset(u for u in value.uses if u.clock > clock or u in yes.uses & no.uses)
             may = value.may & (-(2 << node) | yes.may & no.may)
             merged.names[name] = value._replace(uses=uses, may=may)
+
+
+def _constants(function: FunctionNode) -> dict[str, Value]:
+    every = defaults_of(function.args)
+    return {n: constant(d.value) for n, d in every.items() if isinstance(d, ast.Constant)}
+
+
+def _by_default(run: FileRun, state: FlowState) -> FlowState:
+    """Return the state in which no caller sets an option: what one brings is mostly not trained (rl4co)."""
+    usual, this = FlowState(), state.names.get("self", PLAIN)
+    if len(run.stack) == 1:
+        usual.names = {n: v for n, v in _constants(run.stack[0]).items() if not run.index.assigned[n]}
+    if this.kind == "object" and this.name == "self" and (init := method_of(this.data, "__init__")):
+        text, times = f"{unparsed(init)}\n", home_of(init).assigned_attributes
+        options = {n: v for n, v in _constants(init).items() if f"self.{n} = {n}\n" in text}
+        usual.attributes = {f"self.{name}": v for name, v in options.items() if times[name] == 1}
+    return usual
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
@@ -280,8 +298,8 @@ def _rounds(
                 each = renamed_part(over, turn)
             bind(run, node.target, each, state)
         run.continues = []
-        # A condition that held before the loop, or in its last round, need not hold in the next round.
-        state.guards &= run.callers
+        # A call that held before the loop, or in its last round, need not hold in the next round.
+        state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
         with run.within(round=(run.clock, run.last_node), again=bool(run.again) or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:

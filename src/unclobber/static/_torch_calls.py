@@ -133,16 +133,21 @@ def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value 
         return None
     create = call.is_true("create_graph")
     retain = not call.keywords.keys() & {"retain_graph", "create_graph"} or create
-    for loss in call.first.parts:
-        backward(run, state, loss, call.node, retain=retain or call.is_true("retain_graph"), to_leaves=False)
+    loss, retain = _joined(run, call.first, state), retain or call.is_true("retain_graph")
+    backward(run, state, loss, call.node, retain=retain, to_leaves=False)
     return sequence((run.tensor(Grad.MAYBE if create else Grad.NO),), "several")
 
 
 @transfers("torch", "autograd.backward")
 def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    for loss in call.first.parts if call.values else ():
-        backward(run, state, loss, call.node, retain=call.retains_graph)
+    if call.values:
+        backward(run, state, _joined(run, call.first, state), call.node, retain=call.retains_graph)
     return PLAIN if call.values else None
+
+
+def _joined(run: FileRun, losses: Value, state: FlowState) -> Value:  # one backward goes through all at once
+    parts = losses.parts
+    return parts[0] if len(parts) == 1 else unknown_result(run, state, parts, strong=True)
 
 
 @transfers("torch", "weight_norm spectral_norm orthogonal remove_weight_norm remove_spectral_norm")

@@ -68,6 +68,7 @@ class ViewOrigin(NamedTuple):
     kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
     span: SourceSpan
     sure: bool = True  # whether no operation since may have made a copy, as `reshape` may
+    guards: frozenset[tuple[str, bool]] = frozenset()  # the conditions that hold there
 
 
 class Constant(NamedTuple):

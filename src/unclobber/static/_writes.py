@@ -84,7 +84,7 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
     certain = saved.grad if len(value.places) == 1 and not state.quiet else min(saved.grad, Grad.MAYBE)
-    kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, saved.own, state.guards)
+    kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, state.guards)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -99,7 +99,7 @@ def given_to_unread(
     name = name or unparsed(node.func if isinstance(node, ast.Call) else node)[:40]
     result = result._replace(may=result.may | bit)
     for value, role in (*((value, "given") for value in values), (result, "returned")):
-        save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE, own=False))
+        save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE))
     return result
 
 
@@ -128,10 +128,11 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     if value.leaf == Leaf.LEAF and value.owners and state.mode:  # MAML by hand, under `no_grad`
         updated(run, state, value.owners, run.span(made.node), CheckRule.LOADED, HIGH)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
-    if expanded is not None and made.how not in torch_table().writes_expanded:
+    is_apart = expanded is not None and any((text, not yes) in expanded.guards for text, yes in state.guards)
+    if expanded is not None and not is_apart and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
-        confidence = HIGH - isinstance(target, ast.Subscript) - _is_far(run, expanded.span)
+        confidence = HIGH - isinstance(target, ast.Subscript) - (expanded.span.function != run.function)
         confidence = confidence if expanded.sure else 1
         blamed = blamed._replace(rule=CheckRule.EXPANDED, saved=expanded.span)
         run.suspect(state, blamed._replace(confidence=confidence))
@@ -154,9 +155,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
         if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
             continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-        # What no network made is mostly an input that needs none: `x_enc /= stdev` of neuralforecast.
-        may_need = trained and bool(value.given or value.uses or kept.role == "result")
-        confidence = min(kept.grad + 1 + (may_need and _is_next(kept, blamed)), HIGH)
+        is_weak = len(value.places) > 1 or _is_weak(kept, blamed)
+        confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
         is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
         if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
@@ -169,7 +169,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         unread = kept.role in ("given", "returned")
         suspicion = blamed._replace(
             rule=CheckRule.UNSEEN if unread else rule, confidence=confidence, saved=kept.span,
-            operand=kept.operand, operation=kept.operation, role=kept.role,
+            operand=kept.operand, operation=kept.operation, role=kept.role, is_weak=is_weak,
         )  # fmt: skip
         state.pending[key] = Pending(nodes, state.quiet, suspicion)
 
@@ -191,15 +191,19 @@ def _first_in_source(kept: SaveEffect) -> tuple[object, ...]:
     return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role, kept.grad, kept.node
 
 
-def _is_next(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
-    write = blamed.write
-    assert write is not None
-    is_same = kept.span.statement_line == write.statement_line
-    is_soon = write.statement_line - kept.span.statement_end_line in (0, 1, 2)
-    is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
-    # Boxes are clipped by `x[:, 0] = x[:, 0].clamp(min=0)` where nothing is trained.
-    return kept.own and is_here and (is_same or is_soon) and "[" not in blamed.name
+def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
+    """Return whether a write follows an activation almost at once: ``x = F.relu(x)``, then ``x *= mask``."""
+    is_soon = blamed.span.statement_line - kept.span.statement_end_line in (0, 1, 2)
+    is_result = kept.role == "result" and "[" not in blamed.name
+    return is_soon and is_result and _SAVES_RESULT.search(kept.operation) is not None
+
+
+def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
+    """Return whether two functions save and write, no weights need what is saved, or a part is assigned."""
+    facts, written = torch_table().modules.get(kept.operation), blamed.span
+    is_here = kept.span.function == written.function and not (kept.span.inner or written.inner)
+    is_known = blamed.how != "[...] =" if kept.role == "result" else facts is not None and facts.parameters
+    return not (is_here and is_known)
 
 
 def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
@@ -230,8 +234,11 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
         run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved, more=more))
 
-    # A method such as `load_from` may be called under `no_grad` from another file (TransUNet's weights).
-    less = int(not run.at_top and run.root not in ("forward", "__init__") and _is_far(run, value.made))
+    # Another file may call a method under `no_grad` (TransUNet's `load_from`), and calls here are followed.
+    is_method = leaf and not run.at_top and run.root not in ("forward", "__init__")
+    is_called = is_method and any(name == run.root != caller for name, caller, _ in run.own.calls)
+    is_far = value.made is not None and value.made.function != run.function
+    less = int(is_called or bool(is_method and is_far))
     if leaf == Leaf.LEAF:
         suspect(CheckRule.LEAF, (HIGH if value.grad == Grad.YES else HIGH - 1) - less, value.made)
     elif (
@@ -251,10 +258,6 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
         less = grad == Grad.MAYBE and not run.function.endswith("forward")
         confidence = 1 + grad - less if origin.sure else 1
         suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), confidence, origin.span, origin.kind)
-
-
-def _is_far(run: FileRun, made: SourceSpan | None) -> bool:
-    return made is not None and made.function != run.function
 
 
 # --- what needs it -----------------------------------------------------------------------------------
@@ -343,7 +346,8 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
         for step in state.steps:
             apart = any((text, not holds) in use.guards for text, holds in step.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
-                confidence = step.confidence - less - (use in maybe)
+                # A step in a branch may be one of another mode than the backward's (PDEBench).
+                confidence = step.confidence - less - (use in maybe) - (not step.guards <= state.guards)
                 suspicion = Suspicion(step.rule, confidence, step.span, use.span, needed)
                 run.suspect(state, suspicion._replace(name=use.owner))
 

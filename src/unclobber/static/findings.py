@@ -77,7 +77,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     """Return the finding of one suspicion."""
     rule = suspicion.rule.value
     high = suspicion.confidence >= HIGH and rule.is_measured_high
-    high &= suspicion.needed is not None or not rule.is_high_with_backward
+    high &= suspicion.needed is not None or suspicion.rule is not CheckRule.SAVED  # a forward may sample
     words = _words(suspicion)
     stage = "value" if rule.is_silent else CODES[rule.code].stage
     verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
@@ -93,7 +93,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
         freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
         fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
-        confidence="high" if high else "medium",
+        confidence="high" if high else "medium" if suspicion.is_reported(all_rules=False) else "low",
     )  # fmt: skip
 
 

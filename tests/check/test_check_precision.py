@@ -1,0 +1,179 @@
+"""What is told by default: only evidence of which 80 of 100 flags were right (realworld/CHECK.md)."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from test_check_programs import found_in
+
+from unclobber.static import check_text
+
+NET = """
+    class Net(nn.Module):
+        def __init__(self, masked=True, scale=None):
+            super().__init__()
+            self.fc, self.act = nn.Linear(4, 4), nn.ReLU()
+            self.masked = masked
+            self.scale = scale
+        def written(self, x):
+            x += 1
+            return x
+        def kept(self, x):
+            return self.act(self.fc(x))
+        def forward(self, x, weight=None, fast=False):
+            {}
+            return x
+"""
+
+
+ACTED = "x = self.act(self.fc(x)); "
+
+
+@pytest.mark.parametrize(("told", "asked"), [
+    pytest.param("x = self.fc(x); y = self.fc(x); x += y", "x = self.fc(x); x /= x.norm()", id="an argument"),
+    pytest.param(ACTED + "x += 1", "x = self.kept(x); x += 1", id="a save in another function"),
+    pytest.param(ACTED + "x += 1", ACTED + "x = self.written(x)", id="a write in another function"),
+    pytest.param(ACTED + "x[:, 0] += 1", ACTED + "x[:, 0] = 0", id="a part that is assigned"),
+    pytest.param(
+        ACTED + "x += 1", "y = self.fc(x); x = self.act(y) if weight else self.act(x); x += 1",
+        id="one of several tensors",
+    ),
+    pytest.param("x = F.relu(x); x *= 2", "x = torch.exp(x); x *= 2", id="a result of an unknown gradient"),
+    pytest.param(
+        ACTED + "if self.masked: x *= 2", ACTED + "if not self.masked: x *= 2", id="a class's option",
+    ),
+    pytest.param(
+        ACTED + "if weight is None or fast: x *= 2", ACTED + "if weight is not None and fast: x *= weight",
+        id="a function's option",
+    ),
+    pytest.param(
+        ACTED + "if fast is None: fast = 2; if fast: x *= 2", ACTED + "if fast: x *= 2", id="what is replaced"
+    ),
+])  # fmt: skip
+def test_what_is_told_by_default(told, asked):
+    """The second of each pair has a write that was mostly no fault where it was met."""
+    told, asked = (NET.format(lines.replace("; ", "\n            ")) for lines in (told, asked))
+    assert [confidence for _, confidence, _ in found_in(told)] == ["medium"]
+    assert found_in(asked) == []
+    assert "UC101" in [code for code, *_ in found_in(asked, all_rules=True)]
+
+
+def test_one_backward_of_several_losses_goes_through_a_graph_once():
+    """As the exact moments of tensor_language do: no graph is freed between them."""
+    body = "w = torch.ones(2, requires_grad=True)\ny = w.exp()\na, b = y.sum(), y.mean()\n{}"
+    assert found_in(body.format("torch.autograd.backward([a, b])")) == []
+    assert [code for code, *_ in found_in(body.format("a.backward()\nb.backward()"))] == ["UC301"]
+
+
+@pytest.mark.parametrize(("line", "count"), [("x.requires_grad = True", 0), ("y = x", 1)])
+def test_what_is_made_a_leaf_has_no_history(line, count):
+    """Else the line would change nothing: the tests of torch-harmonics."""
+    found = found_in(f"""
+    net, last = nn.Linear(3, 3), nn.Linear(3, 3)
+    x = net(torch.ones(3))
+    {line}
+    last(x).sum().backward()
+    last(x).sum().backward()
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+def test_a_tensor_that_is_detached_in_place_has_no_history():
+    """Nor what the writes before have brought into its memory."""
+    body = """
+    net = nn.Linear(3, 3)
+    y = net(torch.ones(3))
+    z = torch.zeros(3)
+    z += y
+    z.sum().backward()
+    z{}.sum().backward()
+    """
+    assert [code for code, *_ in found_in(body.format(""))] == ["UC301"]
+    assert found_in(body.format(".detach_().requires_grad_()")) == []
+
+
+def test_a_chain_of_writes_is_applied_once():
+    """``coords.sqrt_().mul_(2).tanh_()`` of XMem: nothing is written after the last one."""
+    body = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+        def forward(self, x):
+            x = self.fc(x)
+            x.mul_(2).tanh_(){}
+            return x
+    """
+    assert found_in(body.format("")) == []
+    assert [code for code, *_ in found_in(body.format(".mul_(2)"))] == ["UC101"]
+
+
+@pytest.mark.parametrize(("test", "count"), [("elif mode == 'b'", 0), ("if x.is_cuda", 1)])
+def test_a_tensor_that_another_branch_expands(test, count):
+    """It is written in a case of its own, in whatever turn: ``torch_lddmm.py`` of TransMorph's baselines."""
+    found = found_in(f"""
+    def fit(x: torch.Tensor, mode):
+        for _ in range(9):
+            if mode == 'a':
+                x = x.clone().expand(2, 3)
+            {test}:
+                x[0] = 1
+        return x
+    """)
+    assert [code for code, *_ in found] == ["UC207"] * count
+
+
+def test_a_step_that_the_backward_may_come_without():
+    """A branch of one mode steps, and a backward in another branch needs the weights: PDEBench."""
+    body = """
+    net = nn.Linear(3, 3)
+    opt = torch.optim.Adam(net.parameters())
+    def train(x, kind):
+        loss = net(x).mean()
+        {}
+            loss.backward(retain_graph=True)
+            opt.step()
+        loss.backward()
+    """
+    assert found_in(body.format("if kind in ['one']:")) == []
+    assert [code for code, *_ in found_in(body.format("for _ in range(1):"))] == ["UC101"]
+
+
+HEAD = """
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            {made}
+        def _init_last(self):
+            self.last = nn.Linear(3, 3)
+            self.last.weight.copy_(torch.ones(3, 3))
+        def forward(self, x, test=False):
+            {tested}
+            return x
+"""
+
+
+def test_a_leaf_that_a_method_writes_is_told_where_the_method_is_called():
+    """In a branch of tests no gradient is recorded: ``TPNHead`` of mmaction2."""
+    assert found_in(HEAD.format(made="", tested="if test: self._init_last()")) == []
+    assert [code for code, *_ in found_in(HEAD.format(made="self._init_last()", tested=""))] == ["UC201"]
+    assert [code for code, *_ in found_in(HEAD.format(made="", tested=""))] == ["UC201"]
+
+
+def test_a_weight_of_a_module_that_is_given_may_be_written_without_gradients():
+    """``weight_update`` of aimet, which another file calls under ``no_grad``."""
+    body = """
+    def replace(module, made):
+        module.weight = nn.Parameter(made)
+    def update(module):
+        {}.weight[:, 0] = 0
+    """
+    assert found_in(body.format("module")) == []
+    assert [code for code, *_ in found_in(body.format("nn.Linear(3, 3)"))] == ["UC202"]
+
+
+def test_what_is_told_on_request_alone_is_of_low_confidence():
+    """Medium stands for 80 of 100."""
+    text = "import torch\ndef loss(x):\n    y = torch.exp(x)\n    y += 1\n    return y\n"
+    assert [one.confidence for one in check_text(dedent(text), "a.py", all_rules=True)] == ["low"]
