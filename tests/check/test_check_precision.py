@@ -177,3 +177,35 @@ def test_what_is_told_on_request_alone_is_of_low_confidence():
     """Medium stands for 80 of 100."""
     text = "import torch\ndef loss(x):\n    y = torch.exp(x)\n    y += 1\n    return y\n"
     assert [one.confidence for one in check_text(dedent(text), "a.py", all_rules=True)] == ["low"]
+
+
+@pytest.mark.parametrize(("use", "count"), [
+    ("for _, layer in self.layers.named_children(): x = layer(x)", 0), ("x = self.layers(x)", 1),
+])  # fmt: skip
+def test_a_sequence_that_is_taken_apart_is_no_chain(use, count):
+    """Its parts may be replaced there: ``gated_conv_net.py`` of what-matters-for-meta-learning."""
+    found = found_in(f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.ReLU(inplace=True))
+        def forward(self, x):
+            {use}
+            return x
+    """)
+    assert [code for code, *_ in found] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("name", "count"), [("register_buffer", 0), ("register_parameter", 1)])
+def test_a_buffer_is_no_leaf(name, count):
+    """``to`` makes another tensor of it, whatever it was: ``vq_model.py`` of LlamaGen."""
+    found = found_in(f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.{name}("used", nn.Parameter(torch.zeros(9)))
+        def forward(self, x):
+            self.used[2:] = x
+            return x
+    """)
+    assert [code for code, *_ in found] == ["UC202"] * count

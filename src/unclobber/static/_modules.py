@@ -27,9 +27,9 @@ from ._values import (
 )
 from ._writes import Effect, WriteEffect, confirm, given_to_unread, perform
 
-PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
-"""torch's modules that return their input or a view of it."""
+PASSES = frozenset({"Identity", "Flatten", "Unflatten"})  # they return their input, or a view of it
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+_APART = frozenset({"children", "named_children"})  # what is taken apart is no chain (`gated_conv_net.py`)
 _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""
 
@@ -184,7 +184,9 @@ def make_module(
     if kind in CONTAINERS:
         parts = values[0].parts if len(values) == 1 else tuple(values)
         exact = not any(isinstance(argument, ast.Starred) for argument in node.args) or len(parts) > 1
-        if kind == "Sequential" and exact and parts:
+        targets = {last_name(target) for target in getattr(run.statement, "targets", ())}
+        is_apart = bool(targets) and targets.isdisjoint(run.index.called) and _APART & run.index.called
+        if kind == "Sequential" and exact and parts and not is_apart:
             check_chain(run, parts, node)
         return Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, span))
     at = torch_table().inplace.get(kind)
@@ -197,8 +199,7 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
     """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves, that
     is wrong for every caller."""
     known = {*torch_table().modules, *PASSES, "Sequential"}
-    trial = FlowState()
-    value = run.tensor()
+    trial, value = FlowState(), run.tensor()
     in_chain: dict[tuple[str, int], Suspicion] = {}
     # Beyond `DEEPEST`, so that no `forward` of the file is followed inside of a nested chain.
     with run.within(suspicions=in_chain, depth=99):
@@ -211,8 +212,7 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
         confirm(run, trial, value.may | value.nodes)
     for suspicion in in_chain.values():
         if suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN):
-            # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
-            # specific.
+            # Its calls in the file's own statements are followed, too, and their suspicion says more.
             confidence = min(suspicion.confidence, HIGH - run.at_top)
             rule = CheckRule.MODULE if suspicion.rule is CheckRule.SAVED else suspicion.rule
             run.suspect(FlowState(), suspicion._replace(rule=rule, confidence=confidence))
