@@ -139,8 +139,7 @@ def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
     if len(call.values) > 1 and call.receiver.name:
         name, value = f"{call.receiver.name}.{key or ANY}", call.values[1]
         if call.name == "register_buffer" and value.kind == "tensor":
-            # `to` makes no leaf of it (LlamaGen).
-            value = value._replace(data="buffer", grad=Grad.NO, leaf=Leaf.NO, name=name)
+            value = value._replace(data="buffer", grad=Grad.NO, leaf=Leaf.NO, name=name)  # `to` makes none
         state.attributes[name] = named(value, name)
     return PLAIN
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from functools import reduce
+from functools import lru_cache, reduce
 
 from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
@@ -154,7 +154,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
-    usual = None if calls(test) else truth(run, node.test, _by_default(run, state))
+    usual = _by_default(run, node.test, state)  # what an option brings is mostly not trained (rl4co)
     for branch, holds in ((yes, True), (no, False)):
         branch.assume((text, holds != negated))
         branch.quiet += int(_is_evaluation(node.test, holds=holds) or usual is (not holds))
@@ -201,21 +201,24 @@ def _leave_behind(
             merged.names[name] = value._replace(uses=uses, may=may)
 
 
-def _constants(function: FunctionNode) -> dict[str, Value]:
-    every = defaults_of(function.args)
-    return {n: constant(d.value) for n, d in every.items() if isinstance(d, ast.Constant)}
+@lru_cache(maxsize=1024)
+def _options(function: FunctionNode) -> dict[str, Value]:
+    """Return the constant defaults of arguments, or of attributes that ``__init__`` sets, that stay so."""
+    every = {n: d.value for n, d in defaults_of(function.args).items() if isinstance(d, ast.Constant)}
+    if function.name != "__init__":
+        return {n: constant(value) for n, value in every.items() if not home_of(function).assigned[n]}
+    times, made = home_of(function).assigned_attributes, [n for n in function.body if type(n) is ast.Assign]
+    kept = {dotted(s.value) for s in made if f"self.{dotted(s.value)}" == dotted(s.targets[0])}
+    return {f"self.{n}": constant(every[n]) for n in kept & every.keys() if times[n] == 1}
 
 
-def _by_default(run: FileRun, state: FlowState) -> FlowState:
-    """Return the state in which no caller sets an option: what one brings is mostly not trained (rl4co)."""
-    usual, this = FlowState(), state.names.get("self", PLAIN)
-    if len(run.stack) == 1:
-        usual.names = {n: v for n, v in _constants(run.stack[0]).items() if not run.index.assigned[n]}
-    if this.kind == "object" and this.name == "self" and (init := method_of(this.data, "__init__")):
-        text, times = f"{unparsed(init)}\n", home_of(init).assigned_attributes
-        options = {n: v for n, v in _constants(init).items() if f"self.{n} = {n}\n" in text}
-        usual.attributes = {f"self.{name}": v for name, v in options.items() if times[name] == 1}
-    return usual
+def _by_default(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:  # if no caller sets an option
+    this = state.names.get("self", PLAIN)
+    init = method_of(this.data, "__init__") if this.kind == "object" and this.name == "self" else None
+    functions = (run.stack[0] if len(run.stack) == 1 else None, init)
+    names, attributes = ({} if each is None else dict(_options(each)) for each in functions)
+    usual = None if calls(test) or not (names or attributes) else FlowState(names, attributes)
+    return None if usual is None else truth(run, test, usual)
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:

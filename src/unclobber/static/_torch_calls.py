@@ -146,8 +146,8 @@ def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Va
 
 
 def _joined(run: FileRun, losses: Value, state: FlowState) -> Value:  # one backward goes through all at once
-    parts = losses.parts
-    return parts[0] if len(parts) == 1 else unknown_result(run, state, parts, strong=True)
+    first, *more = losses.parts or (PLAIN,)
+    return first if not more else unknown_result(run, state, losses.parts, strong=True)
 
 
 @transfers("torch", "weight_norm spectral_norm orthogonal remove_weight_norm remove_spectral_norm")

@@ -237,8 +237,7 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     # Another file may call a method under `no_grad` (TransUNet's `load_from`), and calls here are followed.
     is_method = leaf and not run.at_top and run.root not in ("forward", "__init__")
     is_called = is_method and any(name == run.root != caller for name, caller, _ in run.own.calls)
-    is_far = value.made is not None and value.made.function != run.function
-    less = int(is_called or bool(is_method and is_far))
+    less = int(is_called or bool(is_method and value.made and value.made.function != run.function))
     if leaf == Leaf.LEAF:
         suspect(CheckRule.LEAF, (HIGH if value.grad == Grad.YES else HIGH - 1) - less, value.made)
     elif (
@@ -346,7 +345,6 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
         for step in state.steps:
             apart = any((text, not holds) in use.guards for text, holds in step.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
-                # A step in a branch may be one of another mode than the backward's (PDEBench).
                 confidence = step.confidence - less - (use in maybe) - (not step.guards <= state.guards)
                 suspicion = Suspicion(step.rule, confidence, step.span, use.span, needed)
                 run.suspect(state, suspicion._replace(name=use.owner))
