@@ -146,7 +146,7 @@ def test_a_loss_that_forward_returns_after_a_step():
             return {}"""
     returned = TRAINER.format(forward=forward.format("-d.mean()"), step="pass")
     assert found_in(returned) == []  # it may be for a log: IntroVAE
-    assert found_in(returned, all_rules=True) == [("UC101", "low", "self.opt.step()")]
+    assert found_in(returned, all_rules=True) == [("UC101", "medium", "self.opt.step()")]
     used = TRAINER.format(forward=forward.format("loss"), step="pass")
     assert len(found_in(used, all_rules=True)) == 1
     assert found_in(used.replace("retain_graph=True", ""), all_rules=True) == []
@@ -186,9 +186,9 @@ def test_the_step_of_a_schedulers_list_is_none_of_an_optimizer():
         optimizers[0].step()
         return loss
     """
-    assert found_in(body, all_rules=True) == [("UC101", "low", "optimizers[0].step()")]
+    assert found_in(body, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
     late = body.replace("return loss", "schedulers[0].step()")
-    assert found_in(late, all_rules=True) == [("UC101", "low", "optimizers[0].step()")]
+    assert found_in(late, all_rules=True) == [("UC101", "medium", "optimizers[0].step()")]
 
 
 @pytest.mark.parametrize(("stepped", "expected"), [("qf", 1), ("vf", 0)])
@@ -210,7 +210,7 @@ def test_a_list_of_networks_is_one_on_request(stepped, expected):
                 policy_loss.backward()
     """
     assert found_in(body) == []
-    found = [("UC101", "low", f"self.{stepped}_optimizer[i].step()")] * expected
+    found = [("UC101", "medium", f"self.{stepped}_optimizer[i].step()")] * expected
     assert found_in(body, all_rules=True) == found
 
 

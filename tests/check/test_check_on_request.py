@@ -182,7 +182,7 @@ def test_it_is_found_on_request_and_its_twin_is_not(name):
     _run(body.format(write=right), call)
     found = found_in(body.format(write=wrong), all_rules=True)
     assert [(code, confidence) for code, confidence, _ in found] == [found[0][:2]]
-    assert found[0][1] == "low"
+    assert found[0][1] == "medium"
     assert blamed.startswith(found[0][2].strip().rstrip(","))
     assert found_in(body.format(write=wrong)) == []
     assert found_in(body.format(write=right), all_rules=True) == []

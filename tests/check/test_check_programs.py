@@ -268,7 +268,7 @@ def test_on_request():
         return y
     """
     assert found_in(body) == []
-    assert found_in(body, all_rules=True) == [("UC101", "low", "y += 1")]
+    assert found_in(body, all_rules=True) == [("UC101", "medium", "y += 1")]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_function_of_a_name_that_trains_nothing_weighs_less():
         return y
     """
     assert found_in(body) == []
-    assert [confidence for _, confidence, _ in found_in(body, all_rules=True)] == ["low"]
+    assert [confidence for _, confidence, _ in found_in(body, all_rules=True)] == ["medium"]
 
 
 @pytest.mark.parametrize("text", [

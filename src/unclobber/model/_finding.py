@@ -11,7 +11,7 @@ from ._site import Need, Site
 from ._write import Write
 from .codes import CODES, Code, Variant
 
-Confidence = Literal["high", "medium", "low"]
+Confidence = Literal["high", "medium"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,5 +190,5 @@ class Finding:
 
     @property
     def severity(self) -> Literal["error", "warning"]:
-        """An error; a warning if the confidence is not high."""
-        return "error" if self.confidence in (None, "high") else "warning"
+        """An error; a warning if the confidence is medium."""
+        return "warning" if self.confidence == "medium" else "error"

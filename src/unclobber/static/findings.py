@@ -93,7 +93,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
         freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
         fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
-        confidence="high" if high else "medium" if suspicion.is_reported(all_rules=False) else "low",
+        confidence="high" if high else "medium",
     )  # fmt: skip
 
 
