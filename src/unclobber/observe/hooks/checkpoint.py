@@ -229,8 +229,9 @@ def runs_in(variables: Mapping[str, Any]) -> Runs | None:
 
 
 def _random_state() -> int:
-    of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return hash(tuple(bytes(state.numpy()) for state in (torch.get_rng_state(), *of_devices)))
+    with compat.unseen.unseen_by_modes():  # such as the one in which torch.compile traces the checkpoint
+        of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        return hash(tuple(bytes(state.numpy()) for state in (torch.get_rng_state(), *of_devices)))
 
 
 def _inside(stack: Stack) -> Stack:
