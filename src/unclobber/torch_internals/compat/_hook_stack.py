@@ -107,7 +107,7 @@ class HookStack:
     def top(self) -> tuple[Any, Any] | None:
         if not behaviour.shows_top_hooks:
             return self._pushed.pairs[-1] if self._pushed.pairs else None
-        top = _HOME._top_saved_tensors_default_hooks(False)
+        top = _HOME._top_saved_tensors_default_hooks(True)  # also while AOTAutograd traces
         return None if top is None else (top[0], top[1])
 
     def mark_hooks_below(self, pack: Any) -> None:
