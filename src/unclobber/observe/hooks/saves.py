@@ -178,7 +178,7 @@ class SavedTensorHooks:
             inner = compat.compilers.unwrapped(tensor)
             with compat.compilers.outside_transforms():
                 record = hooks.pack(inner)
-            record.held = None
+            record.held, record.origin = None, weakref.ref(tensor)  # `ctx.saved_tensors` hands the wrapper on
             # Last, because torch 2.6 warns if this object, which has weak references, dies before wrappers.
             return record, tensor, tensor._version, inner
 
@@ -193,6 +193,8 @@ class SavedTensorHooks:
             with compat.compilers.outside_transforms():
                 value = hooks.unpack(record)
             again = None if value is record.alias else compat.compilers.wrapped_as(value, tensor)
+            if again is not None and (origins := local.thread.origins):
+                origins[-1] = None  # an old value is no tensor of the program's
             return tensor if again is None else again
 
         return (transformed_pack, transformed_unpack) if self._innermost() else None

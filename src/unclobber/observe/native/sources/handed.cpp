@@ -30,8 +30,18 @@ class Asking {
   std::vector<at::Tensor>* before_;
 };
 
+// torch.func's wrapper of a tensor that is differentiated has no memory: torch copies it around the same tensor.
+bool is_wrapper(const at::Tensor& tensor) { return tensor.key_set().has(c10::DispatchKey::FuncTorchGradWrapper); }
+
+Owned unwrapped(const at::Tensor& tensor) {
+  Owned functorch = must(PyImport_ImportModule("torch._C._functorch"));  // its header needs one that torch lacks
+  Owned object = must(THPVariable_Wrap(tensor));
+  return must(PyObject_CallMethod(functorch.get(), "get_unwrapped", "O", object.get()));
+}
+
 bool has_same_memory(const at::Tensor& one, const at::Tensor& other) {
   if (one.is_same(other)) return true;
+  if (is_wrapper(one) && is_wrapper(other)) return unwrapped(one).get() == unwrapped(other).get();
   if (!one.has_storage() || !other.has_storage() || !one.storage().is_alias_of(other.storage())) return false;
   return one.layout() == c10::kStrided && other.layout() == c10::kStrided &&
          one.scalar_type() == other.scalar_type() && one.sym_storage_offset() == other.sym_storage_offset() &&
