@@ -59,6 +59,8 @@ class StandIn(Likeness):
         object.__setattr__(self, "_stands_for", original_of(original))
         object.__setattr__(self, "_run", run)
         object.__setattr__(self, "_binds", hasattr(original, "__get__") if binds is None else binds)
+        if isinstance(run, FunctionType):
+            run.__qualname__ = original.__qualname__  # Python's error about wrong arguments has this name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -110,9 +112,7 @@ def original_of(value: Any) -> Any:
 
 
 def _reduced(original: Any, protocol: int) -> Any:  # a function's name, under which the replacement is found
-    if isinstance(original, FunctionType):
-        return original.__qualname__
-    return original.__reduce_ex__(protocol)
+    return original.__qualname__ if isinstance(original, FunctionType) else original.__reduce_ex__(protocol)
 
 
 def hide_frames(error: BaseException) -> None:

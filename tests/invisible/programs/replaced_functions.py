@@ -83,6 +83,22 @@ def scripted():
     print(norm(torch.arange(6.0).reshape(3, 2)), norm.code)
 
 
-for step in (looks, methods, started_twice, scripted):
+def misused():
+    x = torch.ones(2, requires_grad=True)
+    for call in (
+        x.register_hook,
+        x.register_post_accumulate_grad_hook,
+        lambda: x.register_hook(print, 1),
+        lambda: x.register_hook(hook=print, name=1),
+        lambda: (x * 2).detach_(1),
+        lambda: (x * 2).detach_(now=True),
+    ):
+        try:
+            call()
+        except TypeError as error:
+            print(error)
+
+
+for step in (looks, methods, started_twice, scripted, misused):
     observed(step)
     step()  # after the context, too

@@ -97,11 +97,11 @@ def _data(inherited: Any, clients: Clients) -> Callable[[torch.Tensor, Any], Non
 def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
     """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
 
-    def detach_(tensor: torch.Tensor) -> torch.Tensor:
+    def detach_(tensor: torch.Tensor, *wrong: Any, **named: Any) -> torch.Tensor:
         """Detach, and notify if a node had made the tensor."""
         with compat.unseen.unseen_by_functions():
             made = compat.graph.grad_fn(tensor) is not None
-        result: torch.Tensor = original(tensor)
+        result: torch.Tensor = original(tensor, *wrong, **named)
         if made:
             _notify(clients, lambda client: client.after_detach(tensor))
         return result
