@@ -11,6 +11,7 @@ import traceback
 
 import pytest
 import torch
+from torch.optim.optimizer import _global_optimizer_pre_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
@@ -144,6 +145,31 @@ def tensors_of_the_collector():
     return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects()) - before, y.grad_fn.name()
 
 
+def owners_of_a_storage():
+    """Return how many owners two saved leaves have, of which torch's save adds none to the storage."""
+    x = torch.ones(2, requires_grad=True)
+    w = torch.ones(2, requires_grad=True)
+    before = torch._C._storage_Use_Count(x.untyped_storage()._cdata)
+    y = x * w
+    return torch._C._storage_Use_Count(x.untyped_storage()._cdata) - before, y.grad_fn.name()
+
+
+def hooks_of_all_optimizers():
+    """Return how many there are once an optimizer has run."""
+    w = torch.ones(2, requires_grad=True)
+    torch.optim.SGD([w], lr=0.1).step()
+    return len(_global_optimizer_pre_hooks)
+
+
+def frames_below_a_hook():
+    """Return whether a frame of the package lies below a tensor's hook."""
+    files = []
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(lambda gradient: files.extend(frame.filename for frame in inspect.stack(0)))
+    x.sum().backward()
+    return any(os.path.dirname(unclobber.__file__) in file for file in files)
+
+
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize(
     ("look", "plain", "inside"),
@@ -154,6 +180,9 @@ def tensors_of_the_collector():
         (identity_of_a_function, (True, True), (False, True)),
         (frames_of_an_error, (False, FRAMES), (True, FRAMES)),
         (aliases, (0, 0), (ALIASES, 0)),
+        (owners_of_a_storage, (0, "MulBackward0"), (1, "MulBackward0")),
+        (hooks_of_all_optimizers, 0, 1),
+        (frames_below_a_hook, False, True),
         (tensors_of_the_collector, (1, "SinBackward0"), (2, "SinBackward0")),
     ],
 )
