@@ -10,6 +10,8 @@ from test_check_programs import found_in
 from unclobber.static import check_text
 
 NET = """
+    def kept(x):
+        return torch.relu(x)
     class Net(nn.Module):
         def __init__(self, masked=True, scale=None):
             super().__init__()
@@ -32,7 +34,9 @@ ACTED = "x = self.act(self.fc(x)); "
 
 @pytest.mark.parametrize(("told", "asked"), [
     pytest.param("x = self.fc(x); y = self.fc(x); x += y", "x = self.fc(x); x /= x.norm()", id="an argument"),
-    pytest.param(ACTED + "x += 1", "x = self.kept(x); x += 1", id="a save in another function"),
+    pytest.param(
+        "x = self.kept(x); x += 1", "x = kept(self.fc(x)); x += 1", id="a save in another class or function"
+    ),
     pytest.param(ACTED + "x += 1", ACTED + "x = self.written(x)", id="a write in another function"),
     pytest.param(ACTED + "x[:, 0] += 1", ACTED + "x[:, 0] = 0", id="a part that is assigned"),
     pytest.param(
@@ -209,3 +213,31 @@ def test_a_buffer_is_no_leaf(name, count):
             return x
     """)
     assert [code for code, *_ in found] == ["UC202"] * count
+
+
+def test_a_result_that_a_method_of_the_same_module_returned():
+    """Each layer's result is kept by ``relu``, so one is overwritten whichever the caller writes to."""
+    text = """
+    import torch
+    from torch import nn
+
+    class Refine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Conv2d(3, 3, 3, padding=1) for _ in range(3)])
+
+        def features(self, x):
+            out = []
+            for layer in self.layers:
+                x = torch.relu(layer(x))
+                out.append(x)
+            return out
+
+        def forward(self, x):
+            low, mid, high = self.features(x)
+            high += mid + low
+            return high
+    """
+    assert [one.confidence for one in check_text(dedent(text), "a.py")] == ["medium"]
+    elsewhere = text.replace("def forward", "def fuse")
+    assert check_text(dedent(elsewhere), "a.py") == []

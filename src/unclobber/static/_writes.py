@@ -132,10 +132,9 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     if expanded is not None and not is_apart and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
-        confidence = HIGH - isinstance(target, ast.Subscript) - (expanded.span.function != run.function)
-        confidence = confidence if expanded.sure else 1
-        blamed = blamed._replace(rule=CheckRule.EXPANDED, saved=expanded.span)
-        run.suspect(state, blamed._replace(confidence=confidence))
+        less = isinstance(target, ast.Subscript) + (expanded.span.function != run.function)
+        shown = blamed._replace(rule=CheckRule.EXPANDED, saved=expanded.span)
+        run.suspect(state, shown._replace(confidence=HIGH - less if expanded.sure else 1))
     state.written.update(dict.fromkeys(value.places, run.tick()))
     return made.after(state)
 
@@ -143,7 +142,6 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
 def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool, trained: bool) -> None:
     """Record the write as pending for each saved tensor that may share the memory; in a function that is
     trained, an argument mostly needs a gradient."""
-    assert blamed.write is not None
     alone = all(place in state.kept for place in value.places)
     name = blamed.name.partition("[")[0]
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
@@ -155,21 +153,21 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
         if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
             continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-        is_weak = len(value.places) > 1 or _is_weak(kept, blamed)
+        # Each result of a loop is kept by the same line, whichever of them is written.
+        spans = [{other.span for other in state.kept.get(each, ())} for each in value.places]
+        is_weak = any(kept.span not in of_place for of_place in spans) or _is_weak(kept, blamed)
         confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
         is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
         if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
             continue  # `ReLU` in place mostly follows a norm, and a sum a convolution
-        key = (blamed.write, kept.span, kept.operation)
-        # The second round of a loop makes new nodes at the same lines. A backward through either round
-        # needs the tensor.
+        key = (blamed.span, kept.span, kept.operation)
+        # A loop's second round makes new nodes at the same lines, and a backward through either needs them.
         before = state.pending.get(key)
         nodes = kept.node | (before.nodes if before else 0)
-        unread = kept.role in ("given", "returned")
         suspicion = blamed._replace(
-            rule=CheckRule.UNSEEN if unread else rule, confidence=confidence, saved=kept.span,
-            operand=kept.operand, operation=kept.operation, role=kept.role, is_weak=is_weak,
+            rule=CheckRule.UNSEEN if kept.role in ("given", "returned") else rule, confidence=confidence,
+            saved=kept.span, operand=kept.operand, operation=kept.operation, role=kept.role, is_weak=is_weak,
         )  # fmt: skip
         state.pending[key] = Pending(nodes, state.quiet, suspicion)
 
@@ -200,8 +198,10 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
     """Return whether two functions save and write, no weights need what is saved, or a part is assigned."""
-    facts, written = torch_table().modules.get(kept.operation), blamed.span
-    is_here = kept.span.function == written.function and not (kept.span.inner or written.inner)
+    facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
+    # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
+    is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"
+    is_here = (saved.function == written.function or is_near) and not (saved.inner or written.inner)
     is_known = blamed.how != "[...] =" if kept.role == "result" else facts is not None and facts.parameters
     return not (is_here and is_known)
 
