@@ -108,7 +108,7 @@ def test_the_line_that_is_told_cuts_it(name):
 
 
 def test_there_are_lines_that_cut():
-    assert len(TIED) == 5
+    assert len(TIED) == 7
 
 
 def test_no_name_from_inside_of_backward():

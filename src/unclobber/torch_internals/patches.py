@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dis import opmap
+from inspect import isroutine
 from types import FunctionType, MethodType, TracebackType
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ class StandIn(Likeness):
         object.__setattr__(self, "_stands_for", original_of(original))
         object.__setattr__(self, "_run", run)
         object.__setattr__(self, "_binds", hasattr(original, "__get__") if binds is None else binds)
-        if isinstance(run, FunctionType):
+        if isinstance(run, FunctionType) and isroutine(original):  # a callable object has no such name
             run.__qualname__ = original.__qualname__  # Python's error about wrong arguments has this name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
