@@ -94,6 +94,15 @@ def test_the_target_is_copied_before_the_write(proposed):
     assert proposed(clone_target, "UC101", text, write="x[m]") == [plain(expected)]
 
 
+@pytest.mark.parametrize("made", ["map(lambda t: t * {}, (q, k))", "[t * {} for t in (q, k)]"])
+def test_what_is_saved_inside_a_lambda_or_a_comprehension(proposed, made):
+    """Rotary positions: each layer multiplies its queries and keys by one table, and changes that."""
+    text = f"q, k = {made.format('sin')}\n"
+    facts = {"role": "other", "expression": "sin"}
+    texts = proposed(clone_saved, "UC101", text, saved="t * sin", facts=facts)
+    assert texts[0] == f"q, k = {made.format('sin.clone()')}\n"
+
+
 def test_the_callers_argument_is_copied(proposed):
     """A helper writes to what it was given: the caller hands it a copy."""
     text = """

@@ -102,8 +102,7 @@ def _is_read(source: Source, node: ast.expr) -> bool:
     at: ast.AST = node
     while not isinstance(at, ast.stmt):
         above = source.parents[at]
-        index = isinstance(above, ast.Subscript) and above.slice is at
-        if index or isinstance(above, Comprehension | ast.Lambda):
+        if isinstance(above, ast.Subscript) and above.slice is at:
             return False
         at = above
     return True
