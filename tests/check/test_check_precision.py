@@ -241,3 +241,84 @@ def test_a_result_that_a_method_of_the_same_module_returned():
     assert [one.confidence for one in check_text(dedent(text), "a.py")] == ["medium"]
     elsewhere = text.replace("def forward", "def fuse")
     assert check_text(dedent(elsewhere), "a.py") == []
+
+
+@pytest.mark.parametrize(("wanted", "count"), [
+    ("", 1), ("True", 1), ("flag and not x.requires_grad", 0), ("requires_grad=False", 0),
+])  # fmt: skip
+def test_what_an_expression_says_of_a_leaf_is_not_known(wanted, count):
+    """A tensor may stay without a gradient: ``semimarkov.py`` of pytorch-struct."""
+    found = found_in(f"""
+    def chart(x, flag):
+        made = torch.zeros(3)
+        made.requires_grad_({wanted})
+        made[0] = x.sum()
+        return made
+    """)
+    assert [code for code, *_ in found] == ["UC202"] * count
+
+
+@pytest.mark.parametrize(("default", "test", "count"), [
+    ("0", "> 0", 0), ("0.5", "> 0", 1), ("None", "> 0", 1), ("1", "< 1", 0), ("0", "", 0),
+])  # fmt: skip
+def test_a_use_that_an_option_brings(default, test, count):
+    """The step and the backward stand outside of the branch: ``ddpg.py`` of ILSwiss."""
+    found = found_in(f"""
+    class Trainer:
+        def __init__(self, policy, qf, weight={default}):
+            self.policy, self.qf = policy, qf
+            self.weight = weight
+            self.p_opt = torch.optim.Adam(self.policy.parameters())
+            self.q_opt = torch.optim.Adam(self.qf.parameters())
+        def train(self, obs):
+            p_loss, q_loss = self.qf(self.policy(obs)).mean(), self.qf(obs).mean()
+            if self.weight {test}:
+                q_loss = q_loss + self.qf(self.policy(obs)).mean()
+            p_loss.backward()
+            self.p_opt.step()
+            q_loss.backward()
+            self.q_opt.step()
+    """)
+    assert [code for code, *_ in found] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("False", 0), ("True", 1)])
+@pytest.mark.parametrize("given", ["self.table.weight", "out=self.table.weight"])
+def test_a_function_that_freezes_its_argument(wanted, given, count):
+    """The caller's tensor is no leaf that needs a gradient: ``transformer_layers.py`` of hybridseq2seq."""
+    found = found_in(f"""
+    def fill(out):
+        out.requires_grad = {wanted}
+        with torch.no_grad():
+            out[:, 0::2] = 1.0
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(3, 4)
+            fill({given})
+            self.table.weight *= 0.5
+    """)
+    assert [code for code, *_ in found] == ["UC201"] * count
+
+
+@pytest.mark.parametrize(("real", "count"), [("real", 0), ("fake.exp()", 1)])
+def test_an_argument_that_a_network_gives_back(real, count):
+    """It isn't computed with the network's parameters: ``train_stegogan.py`` of the translation models."""
+    found = found_in(f"""
+    class Trainer:
+        def __init__(self, g, d):
+            self.g, self.d = g, d
+            self.g_opt = torch.optim.Adam(self.g.parameters())
+            self.d_opt = torch.optim.Adam(self.d.parameters())
+        def forward(self, real: torch.Tensor):
+            fake, mask = self.g(real)
+            return {{"fake": fake, "real": {real}, "mask": mask}}
+        def train(self, real: torch.Tensor):
+            made = self.forward(real)
+            self.d(made["fake"]).mean().backward(retain_graph=True)
+            self.g_opt.step()
+            (self.d(made["real"]) - self.d(made["fake"].detach())).mean().backward()
+            self.d_opt.step()
+    """)
+    assert [code for code, *_ in found] == ["UC101"] * count

@@ -83,18 +83,12 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
     if name == "module":
         return value  # that of a wrapper, such as `DataParallel`
     if value.kind == "class":
-        return _class_constant(run, cls, name, state)
+        it = [s.value for s in cls.body if isinstance(s, ast.Assign) and name in map(dotted, s.targets)]
+        return run.evaluate(it[0], state) if it else Value(places=run.new_place(), name=f"{cls.name}.{name}")
     dynamic = state.attributes.get(f"{value.name}.{ANY}") or class_attributes(run, cls).get(ANY)
     if dynamic is not None and dynamic.kind in ("module", "object"):
         return named(dynamic._replace(name=""), key)
     return _remembered(run, state, key)
-
-
-def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
-    for statement in cls.body:
-        if isinstance(statement, ast.Assign) and name in map(dotted, statement.targets):
-            return run.evaluate(statement.value, state)
-    return Value(places=run.new_place(), name=f"{cls.name}.{name}")
 
 
 def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
@@ -118,7 +112,6 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
 
 
 def _renamed(value: Value, owner: str) -> Value:  # after that object instead of `self`
-    def of(name: str) -> str:
-        return owner + name[4:] if name.startswith("self") else name
-
-    return value._replace(name=of(value.name), owners=frozenset(map(of, value.owners)))
+    names = (value.name, *value.owners)
+    name, *owners = (owner + name[4:] if name.startswith("self") else name for name in names)
+    return value._replace(name=name, owners=frozenset(owners))

@@ -147,7 +147,7 @@ class FileRun:
         return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
 
     def use(self, owner: str, node: ast.expr, state: FlowState) -> Use:  # of its parameters, now
-        return Use(owner, self.tick(), self.span(node), state.guards)
+        return Use(owner, self.tick(), self.span(node), state.guards, state.quiet)
 
     def maybe_uses(self, value: Value) -> frozenset[Use]:
         """Return the calls of networks on which a value may depend, through unknown functions."""
@@ -169,11 +169,9 @@ class FileRun:
         """Return the steps of confidence that a suspicion loses in code that is mostly not trained."""
         rule = suspicion.rule.value
         # A write is reported where the function returns that called the writing function.
-        functions = [function.name for function in self.stack]
-        for location in (suspicion.write, suspicion.saved):
-            functions += [] if location is None else location.function.split(".")
-        # Names of classes say nothing: a `Sampler` is trained, too.
-        functions = [name for name in functions if not name[:1].isupper()]
+        places = [each.function for each in (suspicion.write, suspicion.saved) if each is not None]
+        names = ".".join([*(function.name for function in self.stack), *places]).split(".")
+        functions = [name for name in names if not name[:1].isupper()]  # a `Sampler` is trained, too
         # Where a backward runs, gradients are on: the `test()` at the end of a network's file.
         less = int(rule.needs_training and not suspicion.needed and any(map(NOT_TRAINED.search, functions)))
         return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.own.path) is not None)

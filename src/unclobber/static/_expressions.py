@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Sequence
 
 from ..syntax import OPERATORS, dotted
@@ -38,6 +39,7 @@ from ._writes import save
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 _BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
 _KNOWN = frozenset({*_LIBRARIES, *_BUILT_ON_TORCH})
+_ORDERS = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le}
 
 
 @follows(*ast.expr.__subclasses__())  # all that have no function of their own below
@@ -151,7 +153,7 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
 def _truth_of_comparison(
     run: FileRun, left_node: ast.expr, op: ast.cmpop, right_node: ast.expr, state: FlowState
 ) -> bool | None:
-    """Return whether a comparison with None or of two constants holds; None if it isn't known."""
+    """Return whether a comparison with None, of two constants or numbers holds; None if it isn't known."""
     left, right = run.evaluate(left_node, state), run.evaluate(right_node, state)
     if isinstance(op, (ast.Is, ast.IsNot)) and right.data == Constant(None):
         if left.data == Constant(None):
@@ -161,6 +163,8 @@ def _truth_of_comparison(
     are_known = isinstance(left.data, Constant) and isinstance(right.data, Constant)
     if are_known and isinstance(op, (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)):
         return (left.data.value == right.data.value) is isinstance(op, (ast.Eq, ast.Is))
+    if are_known and type(op) in _ORDERS and {type(s.data.value) for s in (left, right)} <= {int, float}:
+        return bool(_ORDERS[type(op)](left.data.value, right.data.value))
     return None
 
 

@@ -271,12 +271,14 @@ def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
 @transfers("tensor unknown function", "requires_grad_")
 def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
-    receiver = call.receiver
-    if call.first.data == Constant(False):
+    receiver, wanted = call.receiver, call.keywords.get("requires_grad", call.first).data
+    if wanted == Constant(False):
         run.frozen |= receiver.owners
         return receiver._replace(grad=Grad.NO, leaf=Leaf.NO)
     leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
     made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))
+    if call.every and wanted != Constant(True):  # it may stay as it is (`semimarkov.py` of pytorch-struct)
+        made = receiver._replace(grad=max(receiver.grad, Grad.MAYBE))
     bind(run, call.holder, made, state)
     return made
 

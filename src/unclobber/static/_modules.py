@@ -56,7 +56,7 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
             else:
                 result = unknown_result(run, state, [first])
                 first = given_to_unread(run, state, node, (), result, part.name or "a part")
-        return _used(run, state, first, module, node)
+        return _used(run, state, first, module, given._replace(values=[]))
     if data.kind in PASSES:
         return first
     facts = torch_table().modules.get(data.kind)
@@ -71,16 +71,16 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     return result
 
 
-def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
+def _used(run: FileRun, state: FlowState, value: Value, module: Value, given: Given) -> Value:
     """Return a network's result, each tensor with the use of the network if none of its parts is known: one
-    of two heads, say (``ActorCritic`` of spinning-up-basic)."""
+    of two heads, say (``ActorCritic`` of spinning-up-basic), but no argument that comes back as it was."""
     if value.kind == "sequence":
-        return value._replace(items=tuple(_used(run, state, item, module, node) for item in value.items))
+        return value._replace(items=tuple(_used(run, state, item, module, given) for item in value.items))
     has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
     is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
-    if not module.name or has_part or is_cut:
+    if not module.name or has_part or is_cut or any(value[1:8] == each[1:8] for each in given.values):
         return value
-    return value._replace(uses=value.uses | {run.use(module.name, node, state)})
+    return value._replace(uses=value.uses | {run.use(module.name, given.node, state)})
 
 
 def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
@@ -94,7 +94,7 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = result._replace(grad=max(result.grad, Grad.MAYBE))
-        return _used(run, state, result, module, given.node) if name == "forward" else result
+        return _used(run, state, result, module, given) if name == "forward" else result
     chain = class_attributes(run, cls).get(ANY) if method is None else None
     if chain is not None and chain.kind == "module":
         return apply(run, state, chain._replace(name=module.name), given)

@@ -60,6 +60,7 @@ class Use(NamedTuple):
     clock: int
     span: SourceSpan
     guards: frozenset[tuple[str, bool]] = frozenset()  # conditions that hold there, in their source text
+    quiet: int = 0  # the state's `quiet` there: an option may bring it (`ddpg.py` of ILSwiss)
 
 
 class ViewOrigin(NamedTuple):

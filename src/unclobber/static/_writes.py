@@ -229,7 +229,7 @@ def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
     """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
     value, source = made.value, made.source
-    leaf, origin = value.leaf, value.origin
+    leaf, origin = Leaf.NO if {f"leaf {p}" for p in value.places} <= run.frozen else value.leaf, value.origin
 
     def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
         run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved, more=more))
@@ -345,8 +345,8 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
         for step in state.steps:
             apart = any((text, not holds) in use.guards for text, holds in step.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
-                confidence = step.confidence - less - (use in maybe) - (not step.guards <= state.guards)
-                suspicion = Suspicion(step.rule, confidence, step.span, use.span, needed)
+                hidden = (use in maybe) + (not step.guards <= state.guards) + max(0, use.quiet - state.quiet)
+                suspicion = Suspicion(step.rule, step.confidence - less - hidden, step.span, use.span, needed)
                 run.suspect(state, suspicion._replace(name=use.owner))
 
 
