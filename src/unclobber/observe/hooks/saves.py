@@ -159,7 +159,10 @@ class SavedTensorHooks:
 
     def _innermost(self) -> bool:
         if self._is_pushed():
-            return hook_stack.top() == (self.pack, self.unpack)
+            top = hook_stack.top()
+            # torch 2.6 doesn't show a thread of its engine what it has there (test_threads_of_the_engine.py).
+            hidden = top is None and not compat.behaviour.shows_top_hooks and self not in local.thread.hooks
+            return hidden or top == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
 
     def set_aside(self) -> None:
