@@ -83,8 +83,8 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
     if name == "module":
         return value  # that of a wrapper, such as `DataParallel`
     if value.kind == "class":
-        it = [s.value for s in cls.body if isinstance(s, ast.Assign) and name in map(dotted, s.targets)]
-        return run.evaluate(it[0], state) if it else Value(places=run.new_place(), name=f"{cls.name}.{name}")
+        to = [s.value for s in cls.body if isinstance(s, ast.Assign) and name in map(dotted, s.targets)]
+        return run.evaluate(to[0], state) if to else Value(places=run.new_place(), name=f"{cls.name}.{name}")
     dynamic = state.attributes.get(f"{value.name}.{ANY}") or class_attributes(run, cls).get(ANY)
     if dynamic is not None and dynamic.kind in ("module", "object"):
         return named(dynamic._replace(name=""), key)

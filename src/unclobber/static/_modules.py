@@ -78,7 +78,8 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, given: Gi
         return value._replace(items=tuple(_used(run, state, item, module, given) for item in value.items))
     has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
     is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
-    if not module.name or has_part or is_cut or any(value[1:8] == each[1:8] for each in given.values):
+    as_given = any((value.places, value.nodes) == (each.places, each.nodes) for each in given.values)
+    if not module.name or has_part or is_cut or as_given:
         return value
     return value._replace(uses=value.uses | {run.use(module.name, given.node, state)})
 
