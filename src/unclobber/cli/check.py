@@ -85,7 +85,7 @@ def command(
 
     PATH is a Python file, a notebook, a folder, or `-` for standard input.
 
-    High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may. Low: seldom.
+    High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may.
     """
     delivery = Delivery(format_, output, of_program=False)
     _checked_words(given["confidence"], paths)
