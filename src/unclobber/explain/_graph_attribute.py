@@ -60,14 +60,12 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> list[GraphAttribute
     attributes: list[GraphAttribute] = []
     for owner, name, value in freed or read_before:
         is_buffer = name in _buffers(owner)
-        way = _path_of(value, frames) if is_buffer else ProgramNames(frames).way_to(owner)
-        if way is None:
+        path = _buffer_path(value, frames) if is_buffer else _path(owner, name, frames)
+        if path is None:
             return []
-        detached, cut = _detached(owner, name, is_a(value, torch.Tensor))
         in_place = is_buffer and value._version > 0
-        if in_place:
-            detached, cut = f"{way} = {way}.detach()", None
-        path = way if is_buffer else f"{way}.{name}"
+        is_alone = is_a(value, torch.Tensor)
+        detached, cut = (f"{path} = {path}.detach()", None) if in_place else _detached(owner, name, is_alone)
         attributes.append(GraphAttribute(path, bool(freed), detached, cut, value, in_place))
     return attributes
 
@@ -77,7 +75,12 @@ def _buffers(owner: Any) -> dict[str, Any]:
     return buffers if type(buffers) is dict else {}
 
 
-def _path_of(buffer: torch.Tensor, frames: Sequence[FrameType]) -> str | None:
+def _path(owner: Any, name: str, frames: Sequence[FrameType]) -> str | None:
+    way = ProgramNames(frames).way_to(owner)
+    return None if way is None else f"{way}.{name}"
+
+
+def _buffer_path(buffer: torch.Tensor, frames: Sequence[FrameType]) -> str | None:
     path = ProgramNames(frames).parameter(buffer)
     return None if path is None else re.sub(r"\.(\d+)(?=\.)", r"[\1]", path)  # `net[1].mean` of a Sequential
 

@@ -43,8 +43,8 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
     attribute = attributes[0] if len(attributes) == 1 else None
     in_place = bool(attributes) and all(each.in_place for each in attributes)
     hidden_state = failure.hidden_state()
-    # Several buffers that a forward updates, and no statement or loop sets (test_carried_state.py,
-    # test_running_statistics).
+    # Several buffers that a forward updates, and no statement or loop sets:
+    # tests/programs/UC301/tied_running_statistics.py.
     if not hidden_state and in_place:
         hidden_state = {each.name: each.value for each in attributes}
     return FreedEvidence(

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from traceback import walk_stack
 from types import CellType, FrameType
 from typing import Any
 
@@ -211,12 +212,8 @@ def _ids_of_stack(frame: FrameType) -> Iterator[int]:
 
 def _runs_again(frame: FrameType) -> bool:
     """Return whether a non-reentrant checkpoint runs a statement for the second time."""
-    at: FrameType | None = frame
-    while at is not None:
-        if compat.entries.checkpoint_in(compat.frames.variables_of(at)) is not None:
-            return True
-        at = at.f_back
-    return False
+    every = (compat.frames.variables_of(at) for at, _ in walk_stack(frame))
+    return any(compat.entries.checkpoint_in(variables) is not None for variables in every)
 
 
 def _base_id(tensor: torch.Tensor) -> int:

@@ -103,10 +103,10 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         if wanted is True and not base.given:
             made = leaf_of(base.cut(), Leaf.NO if base.may else Leaf.LEAF, run.span(target))
             bind(run, target.value, made, state)
-            run.frozen -= {f"leaf {place}" for place in base.places}
+            run.frozen -= base.leaf_names
         elif wanted is False:
             bind(run, target.value, base._replace(grad=Grad.NO, leaf=Leaf.NO), state)
-            run.frozen |= base.owners | {f"leaf {place}" for place in base.places}  # for the caller, too
+            run.frozen |= base.owners | base.leaf_names  # for the caller, too
     elif target.attr == "inplace" and base.kind != "object":
         _set_inplace(run, target.value, base, state, inplace=value.data == Constant(True))
     elif base.name or base.kind == "object":

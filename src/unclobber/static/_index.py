@@ -241,8 +241,7 @@ def is_short(function: FunctionNode) -> bool:
     is assumed of one that cuts a graph or trains."""
     nodes = list(ast.walk(function))
     words = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
-    trains = words & {"detach", "backward", "step", "optim"}
-    return len(nodes) <= _LONGEST * (10 if trains else 1)
+    return len(nodes) <= _LONGEST * (10 if words & {"detach", "backward", "step", "optim"} else 1)
 
 
 @lru_cache(maxsize=4096)

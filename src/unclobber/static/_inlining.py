@@ -246,5 +246,4 @@ def _mode(function: FunctionNode) -> int | None:
             # Gradients are turned on only where they were off: ElegantRL's `update_net`.
             case ast.Expr(ast.Call(func) as call) if last_name(func) == "set_grad_enabled":
                 return 1 if mode_of(call) == 0 else None
-    modes = map(mode_of, function.decorator_list)
-    return next((mode for mode in modes if mode is not None), None)
+    return next((mode for mode in map(mode_of, function.decorator_list) if mode is not None), None)

@@ -66,8 +66,8 @@ def operation(
     if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
             return run.tensor(Grad.YES, leaf=Leaf.LEAF, made=run.span(node))
-        integer = plain in _INTEGER_NUMBERS
-        return run.tensor(Grad.NO, origin=_made_in(state, run.span(node)), integer=integer)
+        origin = _made_in(state, run.span(node))
+        return run.tensor(Grad.NO, origin=origin, integer=plain in _INTEGER_NUMBERS)
     if plain in table.makes_integers and not in_place:
         return run.tensor(Grad.NO, integer=True)
     kinds = tuple([_kind(value, state) for value in values])
@@ -120,8 +120,7 @@ class _Applied:
         if view and not in_place:
             is_view = self.name == "reshape" and _divides([*self.values[1:], *self.keywords.values()])
             name = "view" if is_view else self.name
-            made = view_of(self.run, state, name, view, first, self.span, grad)
-            return Effect(made, tuple(saves))
+            return Effect(view_of(self.run, state, name, view, first, self.span, grad), tuple(saves))
         nodes, may, uses = 0, 0, _NO_USES
         if not state.mode:
             nodes, may, uses = history(self.tensors)

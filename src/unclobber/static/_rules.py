@@ -29,6 +29,7 @@ class RuleFacts:
     write: str = "written in place here ({how})"  # label of the line to blame
     reported_from: int = MEDIUM  # the lowest confidence that is reported without a request
     is_measured_high: bool = True  # whether 98 of 100 of its surest flags were right; else these are medium
+    is_high_with_backward: bool = False  # whether only with it: a forward alone may sample (ddsp_pytorch)
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
     is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
@@ -50,7 +51,7 @@ class CheckRule(Enum):
     SAVED = RuleFacts(
         "UC101", "{name} is overwritten after {operation} saved {kept} for backward", _OUT_OF_PLACE,
         saved="{operation} saves {kept} here", write="overwritten here ({how})",
-        reported_from=HIGH, needs_graph=True,
+        reported_from=HIGH, is_high_with_backward=True, needs_graph=True,
     )
     DATA = RuleFacts(
         "UC102", "{name} is changed through .data between its use and the backward that needs it",

@@ -47,8 +47,8 @@ def _optimizer(call: FollowedCall) -> Value:
     if "lr_scheduler" in call.full or "swa_utils" in call.full:
         return PLAIN
     every = [element for value in call.every for element in value.nested()]
-    leaves = [f"leaf {place}" for element in every if element.leaf == Leaf.LEAF for place in element.places]
-    owners = frozenset(leaves).union(*(element.owners for element in every))
+    leaves = (element.leaf_names for element in every if element.leaf == Leaf.LEAF)
+    owners = frozenset[str]().union(*leaves, *(element.owners for element in every))
     return Value("optimizer", grad=Grad.NO, owners=owners, data="fused" if call.is_true("fused") else None)
 
 

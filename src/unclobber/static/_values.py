@@ -130,6 +130,10 @@ class Value(NamedTuple):
     def parts(self) -> tuple[Value, ...]:
         return self.items if self.kind == "sequence" else (self,)
 
+    @property
+    def leaf_names(self) -> frozenset[str]:  # as owners, if it is a leaf that is no module's parameter
+        return frozenset(f"leaf {place}" for place in self.places)
+
     def cut(self) -> Value:
         return self._replace(grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
 

@@ -229,7 +229,7 @@ def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
     """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
     value, source = made.value, made.source
-    leaf, origin = Leaf.NO if {f"leaf {p}" for p in value.places} <= run.frozen else value.leaf, value.origin
+    leaf, origin = Leaf.NO if value.places and value.leaf_names <= run.frozen else value.leaf, value.origin
 
     def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
         run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved, more=more))

@@ -59,8 +59,7 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
 
 
 def _is_chain(suspicion: Suspicion) -> bool:
-    is_made = suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN)
-    return is_made and suspicion.write == suspicion.saved
+    return suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN) and suspicion.write == suspicion.saved
 
 
 def _cause(suspicion: Suspicion) -> object:
@@ -77,7 +76,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     """Return the finding of one suspicion."""
     rule = suspicion.rule.value
     high = suspicion.confidence >= HIGH and rule.is_measured_high
-    high &= suspicion.needed is not None or suspicion.rule is not CheckRule.SAVED  # a forward may sample
+    high &= suspicion.needed is not None or not rule.is_high_with_backward
     words = _words(suspicion)
     stage = "value" if rule.is_silent else CODES[rule.code].stage
     verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
@@ -112,8 +111,7 @@ def _words(suspicion: Suspicion) -> dict[str, str]:
 def _name(suspicion: Suspicion) -> str:
     if suspicion.write is not None and suspicion.write.inner:
         return ""  # a parameter of another file's function
-    name = re.sub(r"^leaf \d+$|^frozen .*$", "", suspicion.name)
-    return re.sub(r"[#@][0-9]+", "", name)
+    return re.sub(r"^leaf \d+$|^frozen .*$|[#@][0-9]+", "", suspicion.name)
 
 
 def _save(suspicion: Suspicion, source: SourceTexts) -> Save | None:
