@@ -10,7 +10,7 @@ from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 import unclobber
 from surroundings import MISSING, attributes
-from unclobber.observe.hooks import kernels
+from unclobber.observe.hooks import autocast, kernels
 from unclobber.torch_internals import patches
 
 
@@ -131,7 +131,7 @@ def test_all_is_put_back(before, used):
 
 def test_a_context_that_cannot_be_entered_is_left(monkeypatch):
     """What begins before the one that fails ends again; the next context sees what it should."""
-    monkeypatch.setattr("unclobber.observe.hooks.unmarked._LookAhead", lambda: 1 / 0)
+    monkeypatch.setattr(autocast.copies, "follow_backwards", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         plainly()
     assert not kernels.installed()

@@ -37,7 +37,9 @@ STATE = {
     "read by the unpack hook at each saved tensor": {"observe.hooks.backward.marker"},
     "beside torch's nodes, of the last backward calls": {"observe.hooks.backward.started_at"},
     "holds only what is alive elsewhere": {
-        "observe.hooks.unmarked._alive", "observe.hooks.functions._classes", "integrations.notebook._magics",
+        "observe.hooks.unmarked._alive", "observe.hooks.unmarked._look_ahead",
+        "observe.hooks._on_import._finder", "observe.hooks._on_import._waiting",
+        "observe.hooks.functions._classes", "integrations.notebook._magics",
         "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
         "observe.record.saved._lives", "observe.hooks.registered._failed",
         "observe.record.open_memory._shown",

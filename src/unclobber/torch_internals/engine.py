@@ -83,7 +83,7 @@ class Subscriber(Protocol):
 
 
 class Engine:
-    """Subscribers to the engine's calls. The newest is notified first at the start, and last at the end."""
+    """Subscribers to the engine's calls: ``begin`` in their order, ``end`` in the reverse."""
 
     def __init__(self) -> None:
         """Make an engine without subscribers; torch's function is not wrapped yet."""
@@ -101,20 +101,20 @@ class Engine:
             self._stays += 1
         patches.at_undo(self._uninstall)
 
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Notify ``subscriber`` from now on; the first one wraps torch's function. Return what ends it."""
+    def subscribe(self, subscriber: Subscriber, *, last: bool = False) -> Callable[[], None]:
+        """Notify ``subscriber``, before all others or as the ``last``. Return what ends it."""
         with self._lock:
-            if not self._stays:
-                self._wrap()
-            self._subscribers = (subscriber, *self._subscribers)
+            self._wrap()
+            if subscriber not in self._subscribers:
+                now, place = self._subscribers, len(self._subscribers) * last
+                self._subscribers = (*now[:place], subscriber, *now[place:])
         return functools.partial(self.unsubscribe, subscriber)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Stop notifying ``subscriber``. After the last one torch's function is restored, unless it stays."""
         with self._lock:
             self._subscribers = tuple([other for other in self._subscribers if other is not subscriber])
-            if not self._stays:
-                self._unwrap()
+            self._unwrap()
 
     def _uninstall(self) -> None:
         with self._lock:

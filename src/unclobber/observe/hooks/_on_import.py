@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from ...torch_internals.patches import Patches
+
+_waiting: dict[str, Callable[[ModuleType], None]] = {}
 
 
 def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleType], None]) -> None:
@@ -21,9 +23,6 @@ def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleTy
             wrapped.add(module.__name__)
             wrap(module)
 
-    finder = _OnImport(names, once)
-    end = functools.partial(_remove, finder)
-
     def begin() -> Callable[[], None]:
         """Wrap what is imported, and wait for the others."""
         for name in names:
@@ -31,33 +30,30 @@ def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleTy
             module = sys.modules.get(name)
             if module is not None and not getattr(module.__spec__, "_initializing", False):
                 once(module)
-        sys.meta_path.insert(0, finder)
+        if not _waiting:
+            sys.meta_path.insert(0, _finder)
+        _waiting.update(dict.fromkeys(names, once))
         return end
+
+    def end() -> None:
+        for name in names:
+            del _waiting[name]
+        if not _waiting and _finder in sys.meta_path:
+            sys.meta_path.remove(_finder)
 
     patches.while_active(begin)
 
 
-def _remove(finder: MetaPathFinder) -> None:
-    if finder in sys.meta_path:
-        sys.meta_path.remove(finder)
-
-
 class _OnImport(MetaPathFinder):
-    """Calls ``wrap`` with each module of ``names`` when the program has imported it."""
+    """Calls what waits for a module. It is shared: some programs try a missing import in each step."""
 
-    def __init__(self, names: Collection[str], wrap: Callable[[ModuleType], None]) -> None:
-        self._names = names
-        self._wrap = wrap
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the module's own spec, whose loader calls ``wrap`` once; None for other modules."""
-        if fullname not in self._names:
+    def find_spec(self, fullname: str, *place: Any) -> ModuleSpec | None:
+        """Return the module's own spec, whose loader calls what waits; None for other modules."""
+        wrap = _waiting.get(fullname)
+        if wrap is None:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in specs if spec is not None), None)
+        spec = next(filter(None, (finder.find_spec(fullname, *place) for finder in others)), None)
         loader = None if spec is None else spec.loader
         if loader is not None:
             run = loader.exec_module
@@ -65,7 +61,10 @@ class _OnImport(MetaPathFinder):
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 run(module)
-                self._wrap(module)
+                wrap(module)
 
             loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+_finder = _OnImport()

@@ -77,13 +77,23 @@ class CopiedWeights(Listener):
         self.watched: tuple[Any, ...] = ()
         self.logs: tuple[Any, ...] = ()
         self._thread = _ThreadRegions()
+        self._used = False  # whether a program has entered a region: before, no backward need be looked at
 
     def forget(self) -> None:  # their ends will not be seen
         self.pending.clear()
         self._thread = _ThreadRegions()
 
+    def follow_backwards(self) -> Callable[[], None]:
+        """Be notified of backward calls once a region was entered. Return what ends it."""
+        if self._used:
+            engine.subscribe(self, last=True)
+        return partial(engine.unsubscribe, self)
+
     def enter(self, *_: Any) -> None:
         """Note that a region begins."""
+        if not self._used:
+            self._used = True
+            self.follow_backwards()
         thread = self._thread
         if not thread.depth:
             thread.regions.append(_AutocastRegion(compat.graph.next_sequence_number()))
@@ -203,4 +213,4 @@ def install(patches: Patches) -> None:
     patches.precede(torch.autocast, "__enter__", copies.enter)
     patches.precede(torch.autocast, "__exit__", copies.exit)
     patches.at_undo(copies.forget)
-    patches.while_active(lambda: engine.subscribe(copies))
+    patches.while_active(copies.follow_backwards)

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -78,22 +79,12 @@ _alive: weakref.WeakSet[Unmarked] = weakref.WeakSet()
 _lock = threading.Lock()
 
 
-class _LookAhead:
-    """Subscriber that makes backward calls look for gradients that come through an overwritten input."""
-
-    def begin(self, call: EngineCall) -> Callable[[], None] | None:
-        return None if not _alive or call.is_internal else look_ahead(call)
-
-    def end(self, stop: Callable[[], None], call: EngineCall) -> None:
-        stop()
-
-
 def install(patches: Patches) -> None:
     patches.while_active(lambda: _forget)
-    patches.while_active(lambda: engine.subscribe(_LookAhead()))
 
 
 def _forget() -> None:
+    engine.unsubscribe(_look_ahead)
     with _lock:
         _alive.clear()
 
@@ -140,6 +131,7 @@ def note(
         overwritten = Unmarked(report, _base(tensor), where)
         with _lock:
             _alive.add(overwritten)
+        engine.subscribe(_look_ahead, last=True)  # only now, as it costs time at each backward
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:
@@ -174,7 +166,7 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     thread = threading.get_ident()
     with _lock:
         waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]
-    graph = call.graph() if waiting else None
+    graph = call.graph() if waiting and not call.is_internal else None
     if not graph:
         return None
     running = call.runs_of(graph)
@@ -202,3 +194,6 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
                 mark.armed = False
 
     return end
+
+
+_look_ahead = SimpleNamespace(begin=look_ahead, end=lambda stop, _: stop())

@@ -80,7 +80,7 @@ int64_t version_of(const at::Tensor& tensor) {
 }  // namespace
 
 Save::Save(std::shared_ptr<Queue> queue, bool sees)
-    : queue(std::move(queue)), origin(nothing()), base(nothing()), sees(sees) {
+    : queue(std::move(queue)), sees(sees), origin(nothing()), base(nothing()) {
   static_assert(sizeof(Save) == 192);
 }
 Save::~Save() = default;
@@ -92,7 +92,7 @@ UNCLOBBER_HOT void Save::call_pack_hook(const at::Tensor& tensor) {
   const bool allocated = !tensor.unsafeGetTensorImpl()->has_storage() || storage_of(tensor)->resizable();
   if (usual && allocated) storage = storage_of(tensor);
   if (kept_itself) held = tensor;
-  if (kept_itself && storage != nullptr) {
+  if (kept_itself && usual) {
     memory = tensor.storage();
   } else {
     alias = alias_of(tensor, kept_itself);
@@ -253,7 +253,7 @@ UNCLOBBER_HOT void Save::leave() {
   if (queue != nullptr) {
     Locked locked;
     if (queued) queue->noted_death();
-    if (lent) queue->unlend(this);
+    if (lent != nullptr) queue->unlend(this);
     queue->drop(this);
   }
   PyObject* made = record.load(std::memory_order_acquire);
@@ -288,7 +288,7 @@ void Queue::append(Save* save) {
   save->join(&queue_);
   save->queued = true;
   if (save->is_hooked) any_hooked_ = true;
-  if (!save->requires_grad || save->storage == nullptr) {
+  if (!save->requires_grad || (save->storage == nullptr && save->lent == nullptr)) {
     save->other.save = save;
     save->other.join(&others_);
   }
@@ -310,9 +310,9 @@ void Queue::index() {
   for (Link* at = queue_.after; at != &queue_;) {
     auto* save = static_cast<Save*>(at);
     at = at->after;
-    if (save->storage == nullptr && !save->lent) continue;
+    if (save->storage == nullptr && save->lent == nullptr) continue;
     save->leave_list();
-    save->join(save->lent ? &lent_ : &by_storage_[save->storage]);
+    save->join(save->lent != nullptr ? &lent_ : &by_storage_[save->storage]);
   }
   if (by_storage_.size() > 4096 + 2 * size()) {
     for (auto at = by_storage_.begin(); at != by_storage_.end();) {
@@ -365,7 +365,7 @@ bool Queue::reports(const at::Tensor& target) const {
 }
 
 bool Queue::lends(c10::StorageImpl* storage) const {
-  if (!lends_any_.load(std::memory_order_relaxed)) return false;
+  if (lent_saves_.load(std::memory_order_relaxed) == 0) return false;
   Locked locked;
   return lends_to(storage);
 }
@@ -375,7 +375,7 @@ bool Queue::lends_to(c10::StorageImpl* storage) const {
   const uintptr_t end = start + storage->nbytes();
   auto at = lent_memory_.lower_bound({start > longest_lent_ ? start - longest_lent_ : 0, 0});
   for (; at != lent_memory_.end() && at->first.first < end; ++at) {
-    if (at->first.second > start) return true;
+    if (at->second != 0 && at->first.second > start) return true;
   }
   return false;
 }
@@ -383,22 +383,20 @@ bool Queue::lends_to(c10::StorageImpl* storage) const {
 void Queue::lend(Save* save, const c10::StorageImpl* storage) {
   const auto start = reinterpret_cast<uintptr_t>(storage->data());
   if (start == 0) return;
-  save->lent = true;
+  if (lent_memory_.size() >= lent_limit_) {
+    for (auto at = lent_memory_.begin(); at != lent_memory_.end();) at = at->second == 0 ? lent_memory_.erase(at) : ++at;
+    lent_limit_ = 2 * lent_memory_.size() + 64;
+  }
   const Range range(start, start + storage->nbytes());
-  lent_ranges_.emplace(save, range);
-  ++lent_memory_[range];
+  save->lent = &*lent_memory_.try_emplace(range, 0).first;
+  save->lent->second++;
   longest_lent_ = std::max(longest_lent_, range.second - range.first);
-  lends_any_.store(true, std::memory_order_relaxed);
+  lent_saves_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Queue::unlend(const Save* save) {
-  auto range = lent_ranges_.find(save);
-  auto memory = lent_memory_.find(range->second);
-  if (--memory->second == 0) lent_memory_.erase(memory);
-  lent_ranges_.erase(range);
-  if (!lent_memory_.empty()) return;
-  longest_lent_ = 0;
-  lends_any_.store(false, std::memory_order_relaxed);
+  save->lent->second--;
+  lent_saves_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Queue::report_counter(const at::Tensor& tensor) {

@@ -47,6 +47,10 @@ struct Link {
   }
 };
 
+// Memory that torch has not allocated, by its addresses (half-open), with the number of saves that lie there.
+using Range = std::pair<uintptr_t, uintptr_t>;
+using Lent = std::pair<const Range, size_t>;
+
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 // A saved tensor, and torch's hooks for it, which delete it in their way. Its users are torch's SavedVariable and the
@@ -72,7 +76,8 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
   bool is_hooked = false;  // whether it, or what it is a view of, is a leaf whose gradient a hook of the program's gets
   bool is_view = false;
   bool queued = false;
-  bool lent = false;  // whether torch has not allocated its memory, where another storage may lie: `Queue::lend`
+  bool sees = false;  // whether its thread observes writes from this save on
+  Lent* lent = nullptr;  // where it lies if torch has not allocated its memory, as another storage may: `Queue::lend`
   c10::StorageImpl* storage = nullptr;  // NULL if it is lent, or only Python can find it
   c10::Storage memory;  // in place of the alias, one more holder of the storage
   WeakTensor origin;
@@ -82,7 +87,6 @@ struct alignas(64) Save final : torch::autograd::SavedVariableHooks, Link, Poole
   } other;  // its place among those that `Queue::each_other` shows
   // Instead of all that: a weak reference that Python has put on the queue. The queue alone owns such an entry.
   PyObject* entry = nullptr;
-  bool sees = false;  // whether its thread observes writes from this save on
 
   explicit Save(std::shared_ptr<Queue> queue = nullptr, bool sees = false);
   ~Save() override;  // only `leave` calls it
@@ -222,11 +226,10 @@ class Queue {
   std::atomic<size_t> noted_{0};    // journals
   std::atomic<size_t> written_{0};  // writes that were ever noted
   std::atomic<bool> reports_all_writes_{false};
-  using Range = std::pair<uintptr_t, uintptr_t>;  // addresses, half-open
-  std::unordered_map<const Save*, Range> lent_ranges_;
-  std::map<Range, size_t> lent_memory_;  // with the number of its saves
+  std::map<Range, size_t> lent_memory_;  // that of the last steps, too: a model's weights are saved in each
+  size_t lent_limit_ = 64;
   uintptr_t longest_lent_ = 0;
-  std::atomic<bool> lends_any_{false};
+  std::atomic<size_t> lent_saves_{0};
   std::unordered_map<const void*, c10::VariableVersion> counters_;  // held, so that no other gets their address
   size_t counters_limit_ = 64;
   std::atomic<bool> any_counters_{false};
