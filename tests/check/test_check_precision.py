@@ -300,3 +300,125 @@ def test_an_argument_that_a_network_gives_back(real, count):
             self.d_opt.step()
     """)
     assert [code for code, *_ in found] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("target", "count"), [("target", 0), ("nn.Linear(3, 3)(target)", 1)])
+def test_a_module_without_weights_has_its_arguments_gradient(target, count):
+    """An argument's is not known: ``test_time_tuning`` in ``ProDe.py`` of source-free-domain-adaptation."""
+    found = found_in(f"""
+    def tune(model, inputs, target):
+        target = nn.Softmax(dim=1)({target})
+        for _ in range(3):
+            (model(inputs).log() * target).sum().backward()
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("frozen", "count"), [(".requires_grad_(False)", 0), ("", 1)])
+def test_the_parts_of_a_frozen_network_are_frozen(frozen, count):
+    """Those of its parts' parts, too: ``lift`` in ``validate_model.py`` of pi-vae-pytorch."""
+    found = found_in(f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+        def forward(self, x):
+            return self.fc(x).relu()
+
+    class Chain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.chain = nn.Sequential(*[Net() for _ in range(3)])
+        def forward(self, x):
+            return self.chain(x)
+
+    def lift(x):
+        return torch.tanh(Chain(){frozen}(x))
+
+    x, net = lift(torch.randn(4, 4)), Net()
+    for epoch in range(5):
+        (net(x) * x).sum().backward()
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("False", 0), ("True", 1)])
+def test_a_weight_that_is_frozen_by_itself(wanted, count):
+    """``plot_convergence.py`` of KPConv."""
+    found = found_in(f"""
+    def smooth(signal, n):
+        conv = nn.Conv1d(1, 1, kernel_size=n, bias=False)
+        conv.weight.requires_grad_({wanted})
+        conv.weight *= 0
+        return conv(signal)
+    """)
+    assert [code for code, *_ in found] == ["UC201"] * count
+
+
+@pytest.mark.parametrize(("drawn", "count"), [("sample", 0), ("rsample", 1)])
+def test_a_sample_has_no_history(drawn, count):
+    """What reaches the next round is the sample alone: ``humanoid_agent.py`` of ai-walkers-ppo."""
+    found = found_in(f"""
+    class Agent:
+        def __init__(self):
+            self.actions = []
+        def train(self, model, state):
+            optimizer = torch.optim.Adam(model.parameters())
+            while True:
+                for _ in range(5):
+                    dist, value = model(state)
+                    self.actions.append(dist.{drawn}())
+                actions = torch.cat(self.actions)
+                for _ in range(4):
+                    dist, value = model(state)
+                    loss = (actions - value).pow(2).mean()
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+    """)
+    assert [code for code, *_ in found][:1] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("after", "count"), [("error = 0.0", 0), ("pass", 1)])
+def test_a_loss_that_begins_anew_after_the_step(after, count):
+    """Where it goes on there was no step: ``test_capacity.py`` of lstms.pth."""
+    found = found_in(f"""
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    opt, error = torch.optim.SGD(net.parameters(), 0.1), 0.0
+    for at, x in enumerate(torch.randn(8, 2, 3)):
+        error += net(x).square().mean()
+        if (1 + at) % 2 == 0:
+            opt.zero_grad()
+            error.backward()
+            opt.step()
+            {after}
+    """)
+    assert [code for code, *_ in found][:1] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("test", "count"), [("i == kept", 0), ("i == last", 1), ("i in kept", 1)])
+@pytest.mark.parametrize("turns", ["range(4)", "range(1, 4)"])
+def test_a_turn_of_a_loop_is_hardly_the_last(turns, test, count):
+    """``x_backout`` of modded-nanogpt is an earlier block's result, another tensor than the last one's."""
+    body = f"""
+    net, x = nn.Linear(3, 3), torch.ones(3)
+    for i in {turns}:
+        x = torch.sin(net(x))
+        if {test}:
+            earlier = x
+    y = torch.sin(earlier)
+    x += 1
+    (x + y).sum().backward()
+    """
+    assert [code for code, *_ in found_in(body, all_rules=True)] == ["UC101"] * count
+
+
+def test_a_view_of_an_object_is_no_object():
+    """It had no class: EchoTorch's tensors ended in an internal error."""
+    found = found_in("""
+    class Series:
+        def __init__(self, made):
+            self.made = made
+    torch.reshape(Series(3), (-1,)).run()
+    """)
+    assert found == []

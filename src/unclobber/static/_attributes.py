@@ -101,7 +101,7 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         uses = frozenset([run.use(value.name, node, state)] if value.name and not state.mode else ())
         if value.name and key in state.attributes:
             return state.attributes[key]._replace(uses=uses)
-        grad, leaf = (Grad.NO, Leaf.NO) if value.name in run.frozen else (Grad.YES, Leaf.LEAF)
+        grad, leaf = (Grad.NO, Leaf.NO) if run.is_frozen(value.name) else (Grad.YES, Leaf.LEAF)
         made = run.tensor(grad, uses=uses, leaf=leaf, made=value.data.span, name=key)
         if value.name:
             state.attributes[key] = made

@@ -229,13 +229,14 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     values = call.values[:1] if call.name == "enumerate" else call.values
     each = tuple(elements(run, value, state) for value in values)
     if call.name == "enumerate":
-        each = (PLAIN if call.values[1:] or call.keywords else TURN, *each)
+        each = (TURN._replace(data="number") if call.values[1:] or call.keywords else TURN, *each)
     return sequence((sequence(each, "tuple"),), "list")
 
 
 @transfers("builtin", "range")
 def _range(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return sequence((TURN if len(call.values) == 1 or call.first.data == Constant(0) else PLAIN,), "list")
+    from_0 = len(call.values) == 1 or call.first.data == Constant(0)
+    return sequence((TURN if from_0 else TURN._replace(data="number"),), "list")
 
 
 @transfers("builtin", "map")

@@ -50,12 +50,7 @@ class Clue(NamedTuple):
 
 
 class Context:
-    """The facts and the tree, with the frames found in it.
-
-    Args:
-        pasted: The facts.
-        tree: The sources.
-    """
+    """The facts and the tree, with the frames found in it."""
 
     def __init__(self, pasted: Pasted, tree: SourceTree) -> None:
         """Find the frames in the tree."""

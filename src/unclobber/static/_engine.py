@@ -49,6 +49,7 @@ class FileRun:
         self.round = (0, 0)  # the clock and the last node before the innermost loop's present round
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
+        self.in_frozen = False  # whether such a module is applied
         self.thawed: set[str] = set()  # and those set to require it
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}  # set by `__init__`, for any arguments
@@ -124,6 +125,9 @@ class FileRun:
 
     def trains(self, name: str) -> bool:
         return name in self.index.trained or name in self.own.trained  # this file's, or the checked one's
+
+    def is_frozen(self, name: str) -> bool:  # or a module that it is a part of
+        return self.in_frozen or any(f"{name}.".startswith(f"{frozen}.") for frozen in self.frozen)
 
     def follows(self, function: FunctionNode) -> bool:
         return home_of(function) is self.own or is_short(function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Sequence
 
 from ..syntax import OPERATORS, dotted
@@ -22,7 +23,6 @@ from ._torch_calls import torch_call
 from ._transfers import transferred
 from ._values import (
     PLAIN,
-    TURN,
     Constant,
     Grad,
     Leaf,
@@ -131,8 +131,12 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     """Return whether a condition holds; None if the file doesn't determine it."""
     text = unparsed(test)
     name, _, compared = text.partition(" ")
-    if state.names.get(name) is TURN and compared in _FIRST_TURN and run.again is not None:
+    count = state.names.get(name, PLAIN).data
+    if count == "turn" and compared in _FIRST_TURN and run.again is not None:
         return _FIRST_TURN[compared] != run.again
+    # A turn that has a name is none of the others, and hardly the last (modded-nanogpt).
+    if count in ("turn", "number") and run.again and re.fullmatch(r"== (?!.*(last|len|num))[\w.]+", compared):
+        return False
     match test:
         case ast.UnaryOp(op=ast.Not()):
             inner = truth(run, test.operand, state)

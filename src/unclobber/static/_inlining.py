@@ -155,7 +155,7 @@ def _made(run: FileRun, value: Value, known: set[str]) -> Value:
         return value._replace(items=tuple(_made(run, item, known) for item in value.items))
     if value.kind in ("module", "object") and value.name.isidentifier() and value.name not in known:
         name = f"{value.name}@{run.tick()}"
-        run.frozen |= {name} if value.name in run.frozen else set()
+        run.frozen |= {name} if run.is_frozen(value.name) else set()
         return value._replace(name=name)
     return value
 

@@ -11,7 +11,6 @@ from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
 from ._index import is_a, method_of, unparsed
-from ._inlining import class_attributes
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
@@ -215,11 +214,10 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
 @transfers("module", _KEEPS_MODULE)
 @transfers("object", "requires_grad_")
 def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the module itself; ``requires_grad_(False)`` freezes it and, of an own class, its parts."""
+    """Return the module itself; ``requires_grad_(False)`` freezes it."""
     if call.name == "requires_grad_" and call.first.data == Constant(False):
         key = call.receiver.name or f"frozen {call.receiver.data.span}"
-        parts = class_attributes(run, call.receiver.data) if call.receiver.kind == "object" else ()
-        run.frozen |= {key, *(f"{key}.{part}" for part in parts)}
+        run.frozen.add(key)
         return call.receiver._replace(name=key)
     return call.receiver
 
@@ -235,6 +233,7 @@ def _items(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return sequence(tuple(sequence((PLAIN, item), "tuple") for item in call.receiver.items), "list")
 
 
+@transfers("unknown", "sample")  # torch's distributions draw without a history, but for `rsample`
 @transfers("sequence", "pop get")
 def _popped(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return shared(call.receiver.items) or Value(places=run.new_place())
@@ -273,7 +272,7 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
     receiver, wanted = call.receiver, call.keywords.get("requires_grad", call.first).data
     if wanted == Constant(False):
-        run.frozen |= receiver.owners
+        run.frozen |= receiver.owners | receiver.leaf_names
         return receiver._replace(grad=Grad.NO, leaf=Leaf.NO)
     leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
     made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))

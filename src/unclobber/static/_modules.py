@@ -44,6 +44,9 @@ class Given(NamedTuple):
 
 def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a module's call."""
+    if not run.in_frozen and run.is_frozen(module.name):
+        with run.within(in_frozen=True):
+            return apply(run, state, module, given)
     if module.kind == "object":
         return _apply_object(run, state, module, given)
     data: ModuleData = module.data
@@ -106,7 +109,7 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
 
 def network_result(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a network that isn't followed: it keeps what it computes with."""
-    grad = Grad.NO if state.mode else Grad.YES
+    grad = max(value.grad for value in (module, *given.values)) if run.in_frozen else Grad.YES
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
     made = _result(run, state, module, given, grad, run.new_node())._replace(data="network")
     return given_to_unread(run, state, given.node, (*given.values, *given.keywords.values()), made)
@@ -128,7 +131,7 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
     data: ModuleData = module.data
     values, _, node = given
     first, span = values[0], run.span(node)
-    trained = facts.parameters and module.name not in run.frozen
+    trained = facts.parameters and not run.in_frozen
     tensors = [value for value in values if value.may_be_tensor]
     grad = Grad.YES if trained else max((tensor.grad for tensor in tensors), default=Grad.NO)
     grad = Grad.NO if state.mode else grad
@@ -173,7 +176,7 @@ def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: G
     if module.name:
         run.uses[bit] = run.use(module.name, given.node, state)
         uses |= {run.uses[bit]}
-    return run.tensor(grad, nodes | bit, may | bit, uses=uses)
+    return run.tensor(grad, nodes | (bit if grad == Grad.YES else 0), may | bit, uses=uses)
 
 
 # --- construction ------------------------------------------------------------------------------------

@@ -48,7 +48,6 @@ def operation(
     Args:
         name: The table's name of the operation, or another of its names.
         values: Positional arguments, the tensor of a method first.
-        keywords: Keyword arguments by name.
         operands: The expressions of the arguments, as far as they are written there.
         in_place: Whether the result is the first argument itself, whose write the caller has recorded.
         torchs: Whether it is a function of torch, so that its arguments are tensors.
@@ -217,7 +216,7 @@ def view_of(
     if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
         may_stay = name != "contiguous" and origin and origin.kind in ("several", "expanded")
         return first._replace(
-            kind="tensor" if first.sure else first.kind, places=run.new_place(),
+            kind="tensor" if first.sure else "unknown", places=run.new_place(),
             origin=origin._replace(sure=False) if origin and may_stay else None,
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,

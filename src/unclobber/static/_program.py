@@ -20,9 +20,6 @@ PARTS = (_expressions, _statements)  # the modules that register what the interp
 def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
     """Return all suspicions about a file's text, including those of low confidence, sorted by line.
 
-    Args:
-        text: The file's text.
-        path: The file's path, because code in some folders is mostly not trained.
     Raises:
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     """
@@ -30,12 +27,8 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
 
 
 def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
-    """Return the interpretation of a file.
-
-    Args:
-        has_failed: Whether the program is known to fail, so that each suspicion counts.
-    """
-    index = index_of(text, path)
+    """Return the interpretation of a file. If the program is known to fail, each suspicion counts."""
+    index = index_of(text, path)  # by its path, because code in some folders is mostly not trained
     # Another file may have changed since.
     for known in (index.imported, index.sources, index.modules):
         known.clear()

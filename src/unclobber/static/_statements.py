@@ -164,7 +164,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     if merged.dead:
         return merged
     names = _bound_apart(left.names, right.names)
-    _leave_behind(run, merged, left, right, names)
+    _leave_behind(run, merged, left, right, names, (text, not negated))
     if not calls(test):
         attributes = _bound_apart(left.attributes, right.attributes)
         for end, holds in ((left, not negated), (right, negated)):
@@ -186,19 +186,26 @@ def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
 
 
 def _leave_behind(
-    run: FileRun, merged: FlowState, left: FlowState, right: FlowState, apart: list[str]
-) -> None:
+    run: FileRun, merged: FlowState, left: FlowState, right: FlowState, apart: list[str],
+    condition: tuple[str, bool],
+) -> None:  # fmt: skip
     """Take from what one branch alone bound the graph that the round before, or the time before a step, left
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
+    What one branch left there was never there with a step of the other (``error = 0.0`` of lstms.pth).
     """
     clock, node = run.round
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
-    for name in apart if clock else ():
+    (text, holds), is_stepped = condition, left.steps != right.steps
+    for name in apart if clock or is_stepped else ():
         value, yes, no = merged.names[name], left.names[name], right.names[name]
         if value.may or value.uses:
-            uses = frozenset(u for u in value.uses if u.clock > clock or u in yes.uses & no.uses)
+            both = yes.uses & no.uses
+            uses = [u for u in value.uses if u.clock > clock or u in both]
+            if is_stepped:
+                of = [frozenset() if u in both else {(text, holds is (u in yes.uses))} for u in uses]
+                uses = [u._replace(guards=u.guards | more) for u, more in zip(uses, of, strict=True)]
             may = value.may & (-(2 << node) | yes.may & no.may)
-            merged.names[name] = value._replace(uses=uses, may=may)
+            merged.names[name] = value._replace(uses=frozenset(uses), may=may)
 
 
 @lru_cache(maxsize=1024)

@@ -31,14 +31,10 @@ class FramePlace(NamedTuple):
 
 
 class SourceTree:
-    """The places of all files, and the interpretation of each.
-
-    Args:
-        paths: Absolute paths of Python files.
-    """
+    """The places of all files, and the interpretation of each."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Read and parse the files that mention torch or call backward."""
+        """Read and parse the files, of absolute paths, that mention torch or call backward."""
         self.files: dict[str, FileSites] = {}
         self.lines = 0
         self.texts: dict[str, SourceTexts] = {}

@@ -268,7 +268,7 @@ def confirm(
     Args:
         nodes: Bits of the nodes on which the value depends.
         needed: The backward; None if the value only leaves the function.
-        less: Steps of confidence to subtract, because the gradient may not flow there.
+        less: Steps of confidence to subtract.
     """
     for key, pending in list(state.pending.items()):
         if pending.nodes & nodes:
@@ -301,7 +301,6 @@ def backward(
     the graph.
 
     Args:
-        retain: Whether the graph is kept.
         to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
     """
     less = int(not to_leaves)
