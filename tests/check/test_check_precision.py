@@ -422,3 +422,82 @@ def test_a_view_of_an_object_is_no_object():
     torch.reshape(Series(3), (-1,)).run()
     """)
     assert found == []
+
+
+@pytest.mark.parametrize(("loop", "count"), [
+    ("for loss in losses: loss.backward()", 0), ("for i in range(3): losses[i].backward()", 0),
+    ("for _ in range(3): sum(losses).backward()", 1),
+    ("for _ in range(3): feature.mean().backward()", 1),
+])  # fmt: skip
+def test_the_items_of_a_list_may_have_graphs_of_their_own(loop, count):
+    """Each turn has another: mutual learning in ``sequence_mutual_trainer.py`` of FingerRec's repository."""
+    found = found_in(f"""
+    net, feature = nn.Sequential(nn.Linear(3, 3), nn.Tanh()), nn.Linear(3, 3)(torch.ones(3)).exp()
+    losses = [(net(torch.ones(3)) * k).mean() for k in range(3)]
+    {loop}
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("given", "count"), [("Variable(made)", 0), ("made", 1)])
+def test_a_variable_has_no_history(given, count):
+    """Since torch 0.4, that is: tests/torch_facts has what torch does."""
+    found = found_in(f"""
+    from torch.autograd import Variable
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    made = net(torch.ones(3))
+    for _ in range(3):
+        (net(torch.ones(3)) * {given}).mean().backward()
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("flag", "count"), [("flag", 0), ("True", 1)])
+def test_a_flag_decides_whether_gradients_are_recorded(flag, count):
+    """It may be off: ``finetune.py`` of Few-shot-histology."""
+    found = found_in(f"""
+    def tune(model: nn.Linear, x, flag):
+        body, head = nn.Linear(3, 3), nn.Linear(3, 3)
+        with torch.set_grad_enabled({flag}):
+            z = body(x)
+        for _ in range(3):
+            head(z).softmax(-1).mean().backward()
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("state", "count"), [("hidden", 0), ("encoder(d)", 1)])
+def test_a_network_that_is_not_read_may_cut_what_it_returned(state, count):
+    """``OmniAnomaly`` of TranAD draws a state anew."""
+    found = found_in(f"""
+    def train(model, encoder, data):
+        optimizer = torch.optim.Adam(list(model.parameters()) + list(encoder.parameters()))
+        hidden = None
+        for d in data:
+            hidden = {state}
+            made, hidden = model(d, hidden)
+            first = made.square().mean()
+            optimizer.zero_grad()
+            first.backward(retain_graph={state == "encoder(d)"})
+            optimizer.step()
+            {"made.exp().mean().backward()" if state != "hidden" else "pass"}
+    """)
+    assert [code for code, *_ in found][:1] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("part", "count"), [("math.sqrt(3)", 0), ("nn.Linear(3, 3)", 1)])
+def test_a_module_of_no_layers_is_no_network(part, count):
+    """``TC`` of FingerRec's repository moves clips, and nothing trains it."""
+    found = found_in(f"""
+    from lib import Base
+    class Move(Base):
+        def __init__(self):
+            super().__init__()
+            self.part = {part}
+
+    def train(data):
+        moved = Move()(data)
+        for _ in range(3):
+            (nn.Linear(3, 3)(torch.ones(3)) * moved).mean().backward()
+    """)
+    assert [code for code, *_ in found] == ["UC301"] * count

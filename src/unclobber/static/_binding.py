@@ -1,5 +1,4 @@
-"""Assignments to names, unpackings, attributes and indices; writes to a part of a tensor and through
-``.data``."""
+"""Assignments to names, unpackings, attributes, indices; writes to parts of a tensor and by ``.data``."""
 
 from __future__ import annotations
 
@@ -191,10 +190,10 @@ def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, stat
 
 
 def _apart(run: FileRun, value: Value) -> Value:
-    """Return the item of a round: what a network returned may be a list, whose items share no memory."""
+    """Return the item of a round, which may have a graph of its own (and a network's, its own memory)."""
     if value.kind == "sequence":
         return value._replace(items=tuple(_apart(run, item) for item in value.items))
-    return value._replace(places=run.new_place()) if value.data == "network" else value
+    return value._replace(nodes=0, places=run.new_place() if value.data == "network" else value.places)
 
 
 def elements(run: FileRun, value: Value, state: FlowState) -> Value:

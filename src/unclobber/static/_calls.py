@@ -30,7 +30,9 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     # A name such as `critic` is no evidence, but that its parameters are trained is.
     name = callee.name or unparsed(call.node.func).partition("[")[0]
     is_network = callee.kind == "unknown" and run.trains(name)
-    result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
+    # What it returned before, it may take without a history (`OmniAnomaly` of TranAD).
+    is_strong = is_network and all(use.owner != name for value in call.values for use in value.uses)
+    result = unknown_result(run, state, call.values, strong=is_strong, more=call.keywords.values())
     if callee.kind in ("unknown", "library") and not SAVES_NO_RESULT.search(call.name):
         run.unseen |= result.places
     if callee.kind != "unknown":
@@ -259,8 +261,8 @@ def _abs(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 @transfers("builtin", "sum max min")
 def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     element = None
-    for value in call.values:
-        element = join(elements(run, value, state) if value.kind == "sequence" else value, element)
+    for part in (part for value in call.values for part in value.parts):
+        element = join(part, element)
     if element is None or not element.may_be_tensor:
         return element
     return element._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)

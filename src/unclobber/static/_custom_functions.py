@@ -36,8 +36,7 @@ class FunctionRules:
         (self._forward if self.node.name == "forward" else self._backward)()
 
     def _forward(self) -> None:
-        """Suspect unmarked writes to inputs, tensors kept on ``ctx``, and marked tensors that aren't
-        returned."""
+        """Suspect unmarked writes to inputs, tensors kept on ``ctx``, marked ones that aren't returned."""
         calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(self.node))
         marked = {name.strip() for names in calls for name in names.split(",")}
         for statement, name, how, surely in self._writes():
@@ -121,8 +120,7 @@ def _itself(node: ast.expr | None) -> str | None:
 
 
 def _assigned(node: FunctionNode, *, from_saved: bool) -> Iterator[str]:
-    """Yield the names that get a saved tensor, or those that get another value; writes to the latter
-    afterwards reach the method's own tensors."""
+    """Yield the names that get a saved tensor, or another value: writes to these reach no saved tensor."""
     for assignment in ast.walk(node):
         if isinstance(assignment, ast.Assign):
             value = assignment.value

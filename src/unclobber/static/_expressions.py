@@ -282,7 +282,7 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
     if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
         return base.items[base.data.index(at if at in base.data else None)]
     known = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
-    return known or Value(places=run.new_place())
+    return known._replace(nodes=0) if known else Value(places=run.new_place())
 
 
 @follows(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)

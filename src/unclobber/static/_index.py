@@ -92,8 +92,7 @@ class FileIndex:
         return f"{head}.{tail}" if tail else head
 
     def definition(self, text: str) -> Definition | None:
-        """Return the function or class that a dotted name means: the file's own, or that of the file from
-        which it is imported; None for any other."""
+        """Return the function or class of a dotted name, of this file or where that is imported from."""
         if text in self.defined or not self.path:
             return self.defined.get(text)
         if text not in self.imported:

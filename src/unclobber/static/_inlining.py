@@ -30,8 +30,7 @@ _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 def follow(
     run: FileRun, node: FunctionNode, owner: Value | None, name: str, left: dict[str, Value] | None = None
 ) -> None:
-    """Interpret a function with unknown arguments, as any caller may call it; ``left`` are attributes that
-    another method has set."""
+    """Interpret a function for any arguments; ``left`` are attributes that another method has set."""
     # Nothing is recorded there if all callers in the file turn gradients off
     # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
     if node.name in run.index.never_recorded or _mode(node) in (1, 2):
@@ -79,8 +78,7 @@ def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
 
 
 def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
-    """Return the attributes that ``__init__`` and the bases' set on an object of which only the class is
-    known; interpreted once, with unknown arguments."""
+    """Return what ``__init__`` and the bases' set on an object of the class, for any arguments; once."""
     if cls in run.attributes:
         return run.attributes[cls]
     # Stored before the bases are visited, because a class may name itself among them: `class A(A)`
@@ -124,8 +122,7 @@ def inline(
         return result
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function
-    # A nested function sees the variables around it. A global counts at its present value only while the
-    # file's own statements are followed.
+    # A nested function sees the variables around it; globals count in the file's own statements.
     sees = not inside and (run.at_top if is_global else owner is None)
     # A copy, because a function that never returns leaves the caller's state as it was.
     inner = (state if sees else state.but(names={})).copy()
@@ -161,8 +158,7 @@ def _made(run: FileRun, value: Value, known: set[str]) -> Value:
 
 
 def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound: frozenset[str]) -> Value:
-    """Merge the states of all returns into ``state``, with the global names that the function has bound, and
-    return the join of their values."""
+    """Merge the states of all returns into ``state``, with its globals; return the join of the values."""
     outer = (state.names, state.mode, state.guards, state.quiet)
     (joined, merged), *others = returned
     merged.dead = False
@@ -191,8 +187,7 @@ def _bind_arguments(
     run: FileRun, node: FunctionNode, state: FlowState, owner: Value | None, given: Sequence[Value] | None,
     keywords: dict[str, Value],
 ) -> None:  # fmt: skip
-    """Bind parameters to the owner and the arguments, defaults or, if none are given, values by their
-    annotations."""
+    """Bind parameters to the owner and the arguments, or defaults; else to values by annotations."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
     defaults = defaults_of(spec)

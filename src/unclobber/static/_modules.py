@@ -109,10 +109,20 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
 
 def network_result(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a network that isn't followed: it keeps what it computes with."""
-    grad = max(value.grad for value in (module, *given.values)) if run.in_frozen else Grad.YES
+    is_sure = not run.in_frozen and _has_weights(run, module)
+    grad = Grad.YES if is_sure else max([Grad.MAYBE, *(value.grad for value in given.values)])
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
     made = _result(run, state, module, given, grad, run.new_node())._replace(data="network")
     return given_to_unread(run, state, given.node, (*given.values, *given.keywords.values()), made)
+
+
+def _has_weights(run: FileRun, module: Value, depth: int = 0) -> bool:
+    """Return whether a network surely has parameters: `TC` of FingerRec's repository only moves its input."""
+    parts = class_attributes(run, module.data).values() if depth < 4 else ()
+    layers = [torch_table().modules.get(part.data.kind) for part in parts if part.kind == "module"]
+    of_torch = any(facts is None or facts.parameters for facts in layers)  # None: of a container
+    inner = any(_has_weights(run, part, depth + 1) for part in parts if part.kind == "object")
+    return run.trains(module.name) or inner or of_torch or any(part.leaf for part in parts)
 
 
 def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
@@ -138,8 +148,7 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
     # A recurrent module takes a packed sequence, too, and returns one (`rnn.py` of translate).
     if first.may_be_tensor and data.kind not in RECURRENT:
         state.sure.update(*(value.places for value in (values if facts.others else [first])))
-    # The gradient of a frozen product's input reads only the weight, so the input isn't saved:
-    # tests/programs/allowed/frozen_layer_input_overwritten.py.
+    # A frozen product saves its weight alone: tests/programs/allowed/frozen_layer_input_overwritten.py.
     is_product = facts.parameters and data.kind.startswith(("Linear", "Conv"))
     keeps_input = bool(facts.input) and not (is_product and not trained)
     # Nor is the weight, if the input needs no gradient (`loss.py` of nonparaSeq2seqVC).
@@ -200,8 +209,7 @@ def make_module(
 
 
 def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
-    """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves, that
-    is wrong for every caller."""
+    """Interpret a chain of modules by itself: a write to what the one before saves fails in any caller."""
     known = {*torch_table().modules, *PASSES, "Sequential"}
     trial, value = FlowState(), run.tensor()
     in_chain: dict[tuple[str, int], Suspicion] = {}

@@ -250,8 +250,7 @@ def unknown_result(
     run: FileRun, state: FlowState, values: Iterable[Value], *, strong: bool = False,
     more: Iterable[Value] = (),
 ) -> Value:  # fmt: skip
-    """Return the result of an unknown function: it may depend on all its arguments, and surely on ``values``
-    if it is ``strong``."""
+    """Return an unknown function's result: it may depend on all, and on ``values`` surely if ``strong``."""
     every = [part for value in (*values, *more) for part in (value, *value.items)]
     owners = _NO_OWNERS.union(*[part.owners for part in every])
     if state.mode:

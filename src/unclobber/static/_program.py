@@ -80,8 +80,7 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
 
 
 def _follow_inherited(run: FileRun, cls: ast.ClassDef) -> None:
-    """Interpret a base's ``forward`` that calls a method which this class has another of: ``BaseRNN`` of
-    pytorch-models."""
+    """Interpret a base's ``forward`` that calls this class's methods: ``BaseRNN`` of pytorch-models."""
     forward = method_of(cls, "forward")
     own = {method.name for method in cls.body if isinstance(method, FunctionNode)} - {"__init__"}
     if forward is None or "forward" in own or home_of(forward) is not run.index:

@@ -54,8 +54,7 @@ class FlowState:
     pending: dict[tuple[SourceSpan, SourceSpan, str], Pending] = field(default_factory=dict)
     steps: tuple[ParameterUpdate, ...] = ()
     reached: frozenset[str] = frozenset()
-    """The owners of parameters that a backward has reached since their gradients were cleared; "" if it is
-    not known which."""
+    """The owners of parameters that a backward has reached since ``zero_grad``; "" if not known which."""
     maybe_reached: frozenset[str] = frozenset()  # the same through functions that aren't followed
     retained: tuple[SourceSpan, frozenset[str]] | None = None
     """A backward that keeps its graph, if none has come after it, and the owners that it may have reached."""

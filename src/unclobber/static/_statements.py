@@ -254,13 +254,18 @@ def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> Flo
         if mode is not None:
             state.mode = mode
         elif "allow_mutation_on_saved" in text or "guard" in text:
-            # These contexts keep overwritten values, so a write does no harm:
-            # tests/programs/allowed/mutation_allowed_by_context.py.
+            # They keep overwritten values: tests/programs/allowed/mutation_allowed_by_context.py.
             state.mode = 1
         value = run.evaluate(item.context_expr, state)
         if item.optional_vars is not None:
             bind(run, item.optional_vars, value, state)
-    state = run.execute(node.body, state)
+        if mode == 0 and "set_grad_enabled(" in text and "True" not in text:
+            seen = run.execute(node.body, state.copy())
+            state.mode = 1  # the flag may be off, too (`finetune.py` of Few-shot-histology)
+            state = merge(seen, run.execute(node.body, state))
+            break
+    else:
+        state = run.execute(node.body, state)
     state.mode = before
     return state
 

@@ -36,9 +36,12 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return _operation(run, call, state)
 
 
-@transfers("torch", "Parameter")
+@transfers("torch", "Parameter Variable")
 def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    grad = Grad.NO if call.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
+    """Return a tensor without a history: since torch 0.4 ``Variable(x)`` has none, either."""
+    wanted = call.keywords.get("requires_grad", PLAIN).data
+    is_leaf = wanted == Constant(True) if call.name == "Variable" else wanted != Constant(False)
+    grad = Grad.YES if is_leaf else Grad.NO
     return run.tensor(grad, leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
 
 
@@ -113,8 +116,7 @@ def _built(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 
 
 def _is_view(pattern: str) -> bool:
-    """Return whether a pattern of einops merges only axes that lie next to each other, apart from the first,
-    of which a part may have been taken."""
+    """Return whether a pattern of einops merges only neighbouring axes, and not the first of them."""
     before, _, after = pattern.partition("->")
     others = " ".join(re.findall(r"[^\s()]+", before)[1:])
     return all(f" {group} " in f" {others} " for group in re.findall(r"\((\S+ [^)]*)\)", after))

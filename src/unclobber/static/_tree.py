@@ -108,8 +108,7 @@ class SourceTree:
         return callers
 
     def lines_in(self, site: WriteSite, scope: Scope) -> dict[int, int]:
-        """Return the lines of a function at which a place is reached: its own, or calls that lead to it; with
-        the number of calls within one another."""
+        """Return the lines of a function that are a place, or calls that lead to it; with their number."""
         file = self.files[site.path]
         own = file.scope(site.line)
         if own is scope:

@@ -27,8 +27,7 @@ class SourceSpan(NamedTuple):
     statement_end_line: int
     function: str
     inner: tuple[str, int, int, str] | None = None
-    """The path, line, column and function in another file, for what happens there while this call is
-    followed."""
+    """The path, line, column and function in another file, where a call that is followed comes to."""
 
     @property
     def part(self) -> Span:
@@ -117,8 +116,7 @@ class Value(NamedTuple):
     integer: bool = False  # whether its elements are integers or truth values
     items: tuple[Value, ...] = ()  # the elements of a sequence
     data: Any = None
-    """Data of the kind: `Constant`, `ModuleData`, a function, a class, ``tuple`` or ``list``, a tuple of a
-    dictionary's keys."""
+    """`Constant`, `ModuleData`, a function, a class, ``tuple``, ``list``, a tuple of a dictionary's keys."""
     name: str = ""  # the variable or attribute that holds it: ``self.encoder``
     given: bool = False  # whether it is an argument of a function that was not called
 

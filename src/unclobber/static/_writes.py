@@ -112,8 +112,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         run.written[line] = value
     blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
     sure = made.method or state.is_sure(value)
-    # A buffer that is given a graph would carry it into the next call: streaming, which isn't trained
-    # (`realtime_forward` of ddsp_pytorch).
+    # A buffer that gets a graph is for streaming, not trained (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
     _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
     if not state.mode and not value.integer:

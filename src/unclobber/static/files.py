@@ -128,8 +128,7 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
 
 
 def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[list[Finding], tuple[str, ...]]:
-    """Return the findings in a file, or in a notebook's cells, which share their names; and the paths of
-    other files on which they depend."""
+    """Return the findings in a file or notebook, and the paths of other files on which they depend."""
     text = "\n".join(part.python for part in parts)
     if "torch" not in text:
         return [], ()
