@@ -103,6 +103,21 @@ def test_a_tensor_that_is_detached_in_place_has_no_history():
     assert found_in(body.format(".detach_().requires_grad_()")) == []
 
 
+@pytest.mark.parametrize(("log", "count"), [("log.detach_()", 0), ("log", 1)])
+def test_what_an_unread_function_returned_may_be_detached_in_place(log, count):
+    """The history of its only argument goes, too: ``log_pis`` in ``sac.py`` of gail-airl-ppo."""
+    found = found_in(f"""
+    net, w = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.Adam(net.parameters())
+    for x in torch.ones(3, 2, 3):
+        log = log_of(net(x))
+        log.mean().backward(retain_graph=True)
+        optimizer.step()
+        (w * {log}.mean()).backward()
+    """)
+    assert [code for code, *_ in found][:1] == ["UC101"] * count
+
+
 def test_a_chain_of_writes_is_applied_once():
     """``coords.sqrt_().mul_(2).tanh_()`` of XMem: nothing is written after the last one."""
     body = """

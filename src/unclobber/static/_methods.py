@@ -261,7 +261,7 @@ def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("tensor unknown function", "detach_")
 def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    made = call.receiver.cut()
+    made = call.receiver.cut()._replace(data=None)
     state.grown = {place: value for place, value in state.grown.items() if place not in made.places}
     bind(run, call.holder, made, state)
     return made
