@@ -49,8 +49,8 @@ class FileRun:
         self.round = (0, 0)  # the clock and the last node before the innermost loop's present round
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
-        self.in_frozen = False  # whether such a module is applied
         self.thawed: set[str] = set()  # and those set to require it
+        self.in_frozen = False  # whether a frozen module is applied
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}  # set by `__init__`, for any arguments
         self.uses: dict[int, Use] = {}  # by the bit of a network's node, its call

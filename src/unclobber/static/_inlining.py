@@ -122,7 +122,7 @@ def inline(
         return result
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function
-    # A nested function sees the variables around it; globals count in the file's own statements.
+    # A nested function sees the variables around it; globals only in the file's own statements.
     sees = not inside and (run.at_top if is_global else owner is None)
     # A copy, because a function that never returns leaves the caller's state as it was.
     inner = (state if sees else state.but(names={})).copy()

@@ -199,13 +199,13 @@ def _leave_behind(
     for name in apart if clock or is_stepped else ():
         value, yes, no = merged.names[name], left.names[name], right.names[name]
         if value.may or value.uses:
-            both = yes.uses & no.uses
-            uses = [u for u in value.uses if u.clock > clock or u in both]
-            if is_stepped:
-                of = [frozenset() if u in both else {(text, holds is (u in yes.uses))} for u in uses]
-                uses = [u._replace(guards=u.guards | more) for u, more in zip(uses, of, strict=True)]
+            uses = yes.uses & no.uses
+            for use in value.uses - uses:
+                if use.clock > clock:
+                    alone = {(text, holds is (use in yes.uses))} if is_stepped else set()
+                    uses |= {use._replace(guards=use.guards | alone)}
             may = value.may & (-(2 << node) | yes.may & no.may)
-            merged.names[name] = value._replace(uses=frozenset(uses), may=may)
+            merged.names[name] = value._replace(uses=uses, may=may)
 
 
 @lru_cache(maxsize=1024)

@@ -116,7 +116,7 @@ def _built(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 
 
 def _is_view(pattern: str) -> bool:
-    """Return whether a pattern of einops merges only neighbouring axes, and not the first of them."""
+    """Return whether a pattern of einops merges only neighbouring axes, not the first axis."""
     before, _, after = pattern.partition("->")
     others = " ".join(re.findall(r"[^\s()]+", before)[1:])
     return all(f" {group} " in f" {others} " for group in re.findall(r"\((\S+ [^)]*)\)", after))

@@ -108,7 +108,7 @@ class SourceTree:
         return callers
 
     def lines_in(self, site: WriteSite, scope: Scope) -> dict[int, int]:
-        """Return the lines of a function that are a place, or calls that lead to it; with their number."""
+        """Return the lines of a function that are a place or lead to it, with how many calls deep it is."""
         file = self.files[site.path]
         own = file.scope(site.line)
         if own is scope:
