@@ -66,3 +66,25 @@ def test_an_unread_one_beside_a_changed_one():
     assert finding.needed.node == "GatherBackward0"
     assert not finding.harmless
     assert f"{ANOTHER}{finding.saved.site.line - 1} saved, too" in note_of(finding)
+
+
+def test_another_turn_of_the_same_lines():
+    """A mask of ones in the last turn changes nothing there; what the turn before saved has changed."""
+
+    def program(masks):
+        w = torch.rand(3, requires_grad=True)
+        h, rows = torch.rand(3), []
+        for mask in masks:
+            h = h * w
+            rows.append(h * w)
+            h *= mask
+        sum(rows).sum().backward()
+
+    ones, zeros = torch.ones(3), torch.zeros(3)
+    for masks, kept in (([zeros, ones], False), ([ones, ones], True)):
+        with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+            program(masks)
+        finding = caught.value.finding
+        assert finding.harmless is kept
+        assert ("was written to without a change" in finding.message) is kept
+        assert bool(note_of(finding)) is not kept

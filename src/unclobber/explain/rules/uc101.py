@@ -45,6 +45,8 @@ _NOTES = (
     "{past_torch}",
     "no write that was seen changed an element that backward needs of this tensor, but the same "
     "backward needs what {others} saved, too, and that has changed",
+    "no write that was seen changed what this call saved, but the same backward needs what {calls} saved in "
+    "other calls, and that has changed",
     "the version counter moved without a write that unclobber could see{so}",
 )
 
@@ -59,13 +61,17 @@ def judge(evidence: Evidence) -> Finding | None:
         return None
     kept = _harmless(evidence)
     how = "was overwritten" if evidence.writes else "was modified"
-    if kept and not evidence.changed:
+    # In a loop the same line may have saved a tensor that did change: then a mask of ones is chance.
+    at_times = evidence.save.site in evidence.changed_too
+    if kept and not evidence.changed and not at_times:
         how = _kept(evidence)
+    others = _others(evidence) if evidence.changed_too and kept else None
     so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
     names = {
         "how": how,
         "past_torch": evidence.past_torch,
-        "others": _others(evidence) if evidence.changed_too and kept else None,
+        "others": others if not at_times else None,
+        "calls": others if at_times else None,
         "so": so if evidence.unseen else None,
     }
     return WORDING.of_saved(
