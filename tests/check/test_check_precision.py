@@ -516,3 +516,39 @@ def test_a_module_of_no_layers_is_no_network(part, count):
             (nn.Linear(3, 3)(torch.ones(3)) * moved).mean().backward()
     """)
     assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("weight", "index", "count"), [
+    ("self.layer.weight.data", "weight.lt(-1)", 0), ("self.layer.weight", "weight.lt(-1)", 1),
+    ("self.layer.weight.data", "0", 1),
+])  # fmt: skip
+def test_a_mask_of_an_expanded_tensor_without_a_gradient(weight, index, count):
+    """`util.py` of XNOR-Net-PyTorch: torch warns of it, and would refuse its backward alone."""
+    text = f"""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 3)
+            def scale(self):
+                weight = {weight}
+                m = weight.norm(1, 1, keepdim=True).div(weight.nelement()).expand(3, 3)
+                m[{index}] = 0
+                return m
+    """
+    assert len(found_in(text)) == count
+
+
+@pytest.mark.parametrize(("cut", "count"), [(".detach()", 0), ("", 1)])
+def test_a_buffer_that_is_detached_after_it_was_filled(cut, count):
+    """`ppo_trainer.py` of world-model-rl: the advantages' graph is left behind."""
+    text = f"""
+        def train(net, states):
+            net = nn.Linear(3, 1)
+            values, filled = net(states), torch.zeros(4)
+            for t in range(4):
+                filled[t] = values[t] * 2
+            filled = filled{cut}
+            for i in range(4):
+                (net(states)[i] * filled[i]).mean().backward()
+    """
+    assert len(found_in(text)) == count

@@ -104,11 +104,12 @@ def _also(finding: Finding) -> list[str]:
     others = [save for save in finding.also if save.name not in stepped]
     if not others:
         return []
-    names = [save.name or save.expression for save in others]
+    names = dict.fromkeys(save.name or save.expression for save in others)
     said = words.listing([words.tick(name) for name in names if name], limit=5)
     lines = dict.fromkeys(place(save.site) for save in others if save.site)
     count = words.plural(len(others), "more tensor")
-    it = "that write spoils" if len(finding.writes) == 1 else "those writes spoil"
+    one, several = ("reaches", "reach") if finding.harmless else ("spoils", "spoil")
+    it = f"that write {one}" if len(finding.writes) == 1 else f"those writes {several}"
     where = f", saved at {words.listing(list(lines), limit=3)}" if lines else ""
     return [f"{it} {count} that backward needs{f': {said}' if said else ''}{where}"]
 

@@ -11,10 +11,10 @@ from ._engine import FileRun
 from ._index import calls, is_text
 from ._modules import check_chain
 from ._names import holds_integers
-from ._operations import APART
 from ._rules import HIGH, CheckRule
 from ._state import FlowState, both
 from ._values import (
+    APART,
     PLAIN,
     SHAPE,
     Constant,

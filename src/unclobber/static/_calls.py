@@ -193,7 +193,7 @@ def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 # --- Python's own functions --------------------------------------------------------------------------
 @transfers("sequence", "keys")
 @transfers("torch", "manual_seed device Generator Size set_num_threads")
-@transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
+@transfers("tensor unknown function", "numpy item tolist size dim numel nelement data_ptr")
 @transfers(
     "builtin",
     "len int float str isinstance print bool hasattr type id repr format issubclass callable ord "

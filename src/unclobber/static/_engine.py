@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ._index import FileIndex, FunctionNode, home_of, is_short
 from ._rules import Suspicion
 from ._state import FlowState, Guards, both
-from ._values import Grad, SourceSpan, Use, Value, only_graph
+from ._values import APART, Grad, SourceSpan, Use, Value, only_graph
 
 NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|_test(_|$)|"
@@ -74,7 +74,7 @@ class FileRun:
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
         value: Value = followers[type(node)](self, node, state)
-        if state.grown and value.places:
+        if state.grown and value.places and value.data not in APART:
             for place in value.places & state.grown.keys():
                 value = both(value, state.grown[place])
         return value

@@ -236,8 +236,7 @@ def mode_of(node: ast.expr) -> int | None:
 
 @lru_cache(maxsize=512)
 def is_short(function: FunctionNode) -> bool:
-    """Return whether a function of another file is followed: a whole network would cost too much, but nothing
-    is assumed of one that cuts a graph or trains."""
+    """Return whether another file's function is followed: no network, unless it trains or cuts a graph."""
     nodes = list(ast.walk(function))
     words = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
     return len(nodes) <= _LONGEST * (10 if words & {"detach", "backward", "step", "optim"} else 1)

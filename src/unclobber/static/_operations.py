@@ -12,6 +12,7 @@ from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState, SaveEffect
 from ._values import (
+    APART,
     PLAIN,
     Constant,
     Dimension,
@@ -27,8 +28,6 @@ from ._values import (
 )
 from ._writes import Effect, perform
 
-APART = ("data", "detached")
-"""Values of `Value.data` for a tensor that shares memory with another, but not its history."""
 _NONE, _NO_USES, _NO_OWNERS = Constant(None), frozenset[Use](), frozenset[str]()  # made once
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _FLOATS = {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
@@ -199,8 +198,7 @@ class _Applied:
 
 
 def _divides(shape: Sequence[Value]) -> bool:
-    """Return whether a new shape only divides one dimension, so that no copy is needed: it has all others in
-    their order (``split_heads_2d`` of Attention-Augmented-Conv2d)."""
+    """Return whether a new shape divides one dimension (``split_heads_2d`` of Attention-Augmented-Conv2d)."""
     given = [part.data for value in shape for part in value.parts]
     of = next((each.of for each in given if isinstance(each, Dimension)), 0)
     whole, more = [Dimension(at, of) for at in range(of)], len(given) - of

@@ -139,6 +139,8 @@ class Value(NamedTuple):
         return (self, *self.items, *(inner for item in self.items for inner in item.items))
 
 
+APART = ("data", "detached")
+"""Values of `Value.data` for a tensor that shares memory with another, but not its history."""
 PLAIN = Value("plain", grad=Grad.NO)
 SHAPE = Value("plain", grad=Grad.NO, data="shape")
 TURN = Value("plain", grad=Grad.NO, data="turn")  # the number of a loop's turn, from 0

@@ -128,6 +128,9 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         updated(run, state, value.owners, run.span(made.node), CheckRule.LOADED, HIGH)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
     is_apart = expanded is not None and any((text, not yes) in expanded.guards for text, yes in state.guards)
+    if expanded is not None and isinstance(target, ast.Subscript) and (state.mode or not value.grad):
+        # torch warns of a mask's write, and refuses only its backward (`util.py` of XNOR-Net-PyTorch).
+        is_apart |= run.evaluate(target.slice, state).kind == "tensor"
     if expanded is not None and not is_apart and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
@@ -139,8 +142,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
 
 
 def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool, trained: bool) -> None:
-    """Record the write as pending for each saved tensor that may share the memory; in a function that is
-    trained, an argument mostly needs a gradient."""
+    """Record the write as pending for each saved tensor that may share the memory."""
     alone = all(place in state.kept for place in value.places)
     name = blamed.name.partition("[")[0]
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
@@ -279,8 +281,7 @@ def confirm(
 
 
 def leaves(run: FileRun, state: FlowState, value: Value) -> None:
-    """Confirm writes that matter if the caller runs backward from the returned value or an attribute. What a
-    function returns to callers in its own file is decided by what these return."""
+    """Confirm writes that matter if a caller in another file runs backward from the value or an attribute."""
     bits = 0
     for element in (*value.nested(), *state.attributes.values()):
         bits |= element.may | element.nodes

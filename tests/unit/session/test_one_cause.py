@@ -84,6 +84,25 @@ def test_tensors_of_one_line():
     assert not any(note.startswith("met ") for note in notes(finding))
 
 
+def test_parts_of_one_buffer():
+    """Each turn keeps the part that is filled so far: one name, and no value is lost."""
+    cache, w = torch.zeros(4, 3), torch.rand(3, requires_grad=True)
+
+    def program():
+        rows = []
+        for t in range(4):
+            cache[t] = t
+            rows.append((cache[: t + 1] * w).sum())
+        sum(rows).backward()
+
+    with pytest.raises(unclobber.InplaceError) as info, Session():
+        program()
+    finding = info.value.finding
+    assert finding.harmless
+    (note,) = [note for note in notes(finding) if "more tensor" in note]
+    assert note.startswith("that write reaches 2 more tensors that backward needs: `cache[: t + 1]`, saved at")
+
+
 def test_a_loop_of_fresh_tensors_is_one_tensor():
     """They are met again and again at one place under one name, and are not described each time."""
     with Session("guard") as session:

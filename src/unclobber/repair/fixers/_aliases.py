@@ -155,18 +155,21 @@ def _reads_attribute(source: Source, attribute: ast.Attribute) -> bool | None:
     if name in _FACTS:
         return True
     if isinstance(call, ast.Call) and call.func is attribute:
-        dropped = isinstance(source.parents[call], ast.Expr)  # `h.mul_(2)` and `hs.append(x)` as statements
-        return keeps_nothing(call, source) or (dropped and (name.endswith("_") or name in FILLS))
+        fills = _is_dropped(call, source) and (name.endswith("_") or name in FILLS)
+        return fills or keeps_nothing(call, source)
     return None if name in torch_table().view_attributes else False
+
+
+def _is_dropped(call: ast.Call, source: Source) -> bool:  # `h.mul_(2)` and `hs.append(x)` as statements
+    return isinstance(source.parents[call], ast.Expr)
 
 
 def _reads_values(source: Source, call: ast.Call) -> bool:
     # A call whose value is dropped does something else.
-    is_method = isinstance(call.func, ast.Attribute)
-    writes = last_name(call.func).endswith("_")
-    if is_method and isinstance(source.parents[call], ast.Expr):
-        return writes  # `x.add_(h)` writes x; `bag.add(h)` keeps h
-    return not (is_method and writes) and keeps_nothing(call, source)
+    is_method, name = isinstance(call.func, ast.Attribute), last_name(call.func)
+    if is_method and name.endswith("_"):
+        return name != "set_" and (name in torch_table().writes_self or _is_dropped(call, source))
+    return not (is_method and _is_dropped(call, source)) and keeps_nothing(call, source)  # `bag.add(h)` keeps h
 
 
 FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
