@@ -22,7 +22,7 @@ y = w.exp()
 y += 1
 y.sum().backward()
 """
-MEDIUM = "import torch\nx = torch.ones(1, 3).expand(2, 3)\nx[0] = 1\n"
+MEDIUM = "import torch\nx = torch.ones(1, 3).expand(2, 3)\nx[:, :2] = 1\n"
 SUMMARY = "SUMMARY: UC101 saved-overwritten {0}:5 overwrites what {0}:4 saved\n"
 
 

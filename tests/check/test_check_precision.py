@@ -143,7 +143,7 @@ def test_a_tensor_that_another_branch_expands(test, count):
             if mode == 'a':
                 x = x.clone().expand(2, 3)
             {test}:
-                x[0] = 1
+                x[:, :2] = 1
         return x
     """)
     assert [code for code, *_ in found] == ["UC207"] * count
@@ -520,10 +520,11 @@ def test_a_module_of_no_layers_is_no_network(part, count):
 
 @pytest.mark.parametrize(("weight", "index", "count"), [
     ("self.layer.weight.data", "weight.lt(-1)", 0), ("self.layer.weight", "weight.lt(-1)", 1),
-    ("self.layer.weight.data", "0", 1),
+    ("self.layer.weight.data", ":2", 1), ("self.layer.weight.data", "0", 0),
 ])  # fmt: skip
-def test_a_mask_of_an_expanded_tensor_without_a_gradient(weight, index, count):
-    """`util.py` of XNOR-Net-PyTorch: torch warns of it, and would refuse its backward alone."""
+def test_a_part_of_an_expanded_tensor(weight, index, count):
+    """`util.py` of XNOR-Net-PyTorch: torch warns of a mask, and refuses its backward alone. A single
+    element along the expanded dimension is a part without overlap: `lstmhelper.py` of FewShotLearning."""
     text = f"""
         class Net(nn.Module):
             def __init__(self):

@@ -12,8 +12,7 @@ from ._values import Value
 Transfer = Callable[[FileRun, FollowedCall, FlowState], Value | None]
 """Returns a call's result and records its effects; None for a call that it doesn't know."""
 transfer_functions: dict[tuple[str, str], Transfer] = {}
-"""By the receiver's kind and the method; ``any`` for every kind, ``__call__`` for a call of the value
-itself. Functions have the kinds ``builtin`` and ``torch``."""
+"""By the receiver's kind (of functions ``builtin`` or ``torch``, or ``any``) and method, or ``__call__``."""
 
 
 def transfers(kinds: str, names: str) -> Callable[[Transfer], Transfer]:

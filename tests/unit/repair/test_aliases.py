@@ -52,6 +52,13 @@ ALONE = {
             h += 1  # <-
             return h
     """,
+    "put into another tensor in place": """
+        def f(x, at):
+            h = torch.relu(x)
+            total = torch.zeros_like(x).index_add_(0, at, h)
+            h /= 2  # <-
+            return h, total
+    """,
     "bound anew in each turn": """
         h = torch.zeros(3)
         for x in xs:
@@ -122,6 +129,20 @@ _MODULES = {
     "with a hook": "self.act = nn.Sigmoid(); self.act.register_forward_hook(print)",
 }
 HELD = {
+    "what takes its memory over": """
+        def f(x, y):
+            h = torch.relu(x)
+            y.set_(h)
+            h /= 2  # <-
+            return h
+    """,
+    "what a method of the user's may keep": """
+        def f(x, bag):
+            h = torch.relu(x)
+            bag = bag.keep_(h)
+            h /= 2  # <-
+            return h
+    """,
     **{
         f"a result of a module {kind}": f"""
             class Net(nn.Module):

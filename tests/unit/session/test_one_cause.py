@@ -100,7 +100,7 @@ def test_parts_of_one_buffer():
     finding = info.value.finding
     assert finding.harmless
     (note,) = [note for note in notes(finding) if "more tensor" in note]
-    assert note.startswith("that write reaches 2 more tensors that backward needs: `cache[: t + 1]`, saved at")
+    assert note.startswith("that write reaches 2 more tensors that backward needs: `cache[: t + 1]`, saved")
 
 
 def test_a_loop_of_fresh_tensors_is_one_tensor():

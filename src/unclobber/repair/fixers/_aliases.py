@@ -167,9 +167,9 @@ def _is_dropped(call: ast.Call, source: Source) -> bool:  # `h.mul_(2)` and `hs.
 def _reads_values(source: Source, call: ast.Call) -> bool:
     # A call whose value is dropped does something else.
     is_method, name = isinstance(call.func, ast.Attribute), last_name(call.func)
-    if is_method and name.endswith("_"):
+    if is_method and name.endswith("_"):  # `x.add_(h)` writes x; `bag.add(h)` keeps h
         return name != "set_" and (name in torch_table().writes_self or _is_dropped(call, source))
-    return not (is_method and _is_dropped(call, source)) and keeps_nothing(call, source)  # `bag.add(h)` keeps h
+    return not (is_method and _is_dropped(call, source)) and keeps_nothing(call, source)
 
 
 FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
