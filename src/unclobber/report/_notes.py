@@ -108,8 +108,8 @@ def _also(finding: Finding) -> list[str]:
     said = words.listing([words.tick(name) for name in names if name], limit=5)
     lines = dict.fromkeys(place(save.site) for save in others if save.site)
     count = words.plural(len(others), "more tensor")
-    one, several = ("reaches", "reach") if finding.harmless else ("spoils", "spoil")
-    it = f"that write {one}" if len(finding.writes) == 1 else f"those writes {several}"
+    singular, plural = ("reaches", "reach") if finding.harmless else ("spoils", "spoil")
+    it = f"that write {singular}" if len(finding.writes) == 1 else f"those writes {plural}"
     where = f", saved at {words.listing(list(lines), limit=3)}" if lines else ""
     return [f"{it} {count} that backward needs{f': {said}' if said else ''}{where}"]
 
