@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from copy import copy
 from dis import opmap
 from inspect import isroutine
 from types import FunctionType, MethodType, TracebackType
@@ -32,7 +34,9 @@ class Likeness:
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__reduce_ex__":
-            return lambda protocol: _reduced(original_of(self), protocol)
+            return lambda protocol: _reduced(self, protocol)
+        if name == "__deepcopy__" and callable(self):
+            return lambda memo: self
         return getattr(original_of(self), name)
 
     def __eq__(self, other: object) -> bool:
@@ -112,8 +116,13 @@ def original_of(value: Any) -> Any:
     return object.__getattribute__(value, "_stands_for") if issubclass(type(value), Likeness) else value
 
 
-def _reduced(original: Any, protocol: int) -> Any:  # a function's name, under which the replacement is found
-    return original.__qualname__ if isinstance(original, FunctionType) else original.__reduce_ex__(protocol)
+def _reduced(lying: Likeness, protocol: int) -> Any:
+    """Return a function's name if the replacement is found under it, else how the original is pickled."""
+    original = original_of(lying)
+    name = original.__qualname__ if isinstance(original, FunctionType) else original.__reduce_ex__(protocol)
+    # `torch.utils.dlpack.to_dlpack` is named `torch._C._to_dlpack`, which isn't replaced.
+    at_home = isinstance(name, str) and getattr(sys.modules.get(original.__module__), name, lying) is original
+    return (copy, (original,)) if at_home else name
 
 
 def hide_frames(error: BaseException) -> None:
@@ -164,8 +173,7 @@ class Patch(NamedTuple):
 
 
 installed: list[Patch] = []
-"""All present replacements, oldest first. Nothing of torch is replaced without an entry here
-(test_the_list_is_complete)."""
+"""All present replacements, oldest first; nothing else of torch is replaced (test_the_list_is_complete)."""
 
 
 class Patches:

@@ -28,8 +28,7 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
 
 _DYNAMO = "torch._dynamo"
 _CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
-"""Prefixes of the global names that Dynamo's code objects use (torch/_dynamo/output_graph.py,
-resume_execution.py; seen since 2.0)."""
+"""Prefixes of the global names in Dynamo's code objects (torch/_dynamo/output_graph.py; seen since 2.0)."""
 
 
 def has_dynamo() -> bool:

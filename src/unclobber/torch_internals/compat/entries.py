@@ -162,8 +162,7 @@ NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
 
 
 def has_setup_context(function: Any) -> bool:
-    """Return whether a custom Function has its own ``setup_context`` (public since 2.0), which gets ``ctx``
-    instead of ``forward``."""
+    """Return whether a custom Function has its own ``setup_context`` (public since 2.0)."""
     return function.setup_context is not NO_SETUP_CONTEXT
 
 

@@ -32,8 +32,7 @@ with unseen_by_modes():
 
 
 def packed(raw: Any) -> Any:
-    """Return what a pack hook has returned for a raw saved tensor, or the tensor where none was called; None
-    where it is freed, and before 2.10."""
+    """Return what a pack hook made of a raw saved tensor, or the tensor; None if freed, and before 2.10."""
     return None if _DATA is None else _DATA.__get__(raw)
 
 

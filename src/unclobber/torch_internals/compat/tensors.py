@@ -77,8 +77,7 @@ def share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 holders_at: Callable[[int], int] = torch._C._storage_Use_Count
-"""Return the number of holders of the storage at an address, which must be alive: its tensors, and its one
-Python object if it was ever made."""
+"""Return the number of a live storage's holders: its tensors, and its Python object if it was made."""
 
 
 def holders(tensor: torch.Tensor) -> int:

@@ -23,11 +23,9 @@ from .graph import current_node, grad_fn
 from .kept import raw_saved
 
 OUTPUT_GRAPH = "torch._dynamo.output_graph"
-"""Its ``SubgraphTracer.create_proxy`` makes each node; ``OutputGraph.call_user_compiler`` gets each graph
-(since 2.0)."""
+"""``SubgraphTracer.create_proxy`` makes nodes, ``OutputGraph.call_user_compiler`` gets graphs (since 2.0)."""
 RUNTIME_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
-"""Its ``_create_runtime_wrapper`` makes what is called at each run of a graph, with a list of tensors
-(since 2.2)."""
+"""Its ``_create_runtime_wrapper`` makes what a graph's runs call, with a list of tensors (since 2.2)."""
 
 LAZY = "_AutogradBackwardCompiler"
 """Class there; its ``_prepare_lazy_backward_context`` is called in the backward that compiles one (since
@@ -80,8 +78,7 @@ def traced_now(tracer: Any) -> list[Any]:
 
 
 def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the stack of what ``traced_now`` has returned: code objects of the program, and offsets. Empty
-    if an offset isn't known."""
+    """Return the stack of ``traced_now``: code objects and offsets; empty if an offset isn't known."""
     stack: list[Any] = []
     for made, instruction in zip(traced[::2], traced[1::2], strict=True):
         code = _programs(made)
@@ -143,8 +140,7 @@ def _offset(code: CodeType, instruction: Any) -> int:
 
 
 def written_inputs(graph: Any) -> Iterator[tuple[int, str, Any]]:
-    """Yield each write of Dynamo's graph to the memory of an input: the input's index, the operation's ATen
-    name and the node."""
+    """Yield each write of Dynamo's graph to an input: its index, the operation's ATen name and its node."""
     known = {_memory(node): n for n, node in enumerate(_inputs(graph))}
     for node in graph.nodes:
         for name, target in _writes(node):
