@@ -119,7 +119,9 @@ FEATURES = {
         "`scan` and `while_loop` have no derivative before, and `scan` has another signature",
     ),
     "write in a branch": Feature(
-        TORCH[:2] != (2, 8), "2.9", "2.8 refuses a write in a branch of `cond` and of `while_loop`"
+        not (2, 8) <= TORCH < (2, 12),
+        "2.12",
+        "2.8 to 2.11 refuse a write in a branch of `cond` and of `while_loop` (seen on 2.8, 2.9 and 2.11)",
     ),
     "cond in a recomputation": Feature(
         _has_text("_higher_order_ops/cond.py", "materialize_as_graph"),
