@@ -553,3 +553,29 @@ def test_a_buffer_that_is_detached_after_it_was_filled(cut, count):
                 (net(states)[i] * filled[i]).mean().backward()
     """
     assert len(found_in(text)) == count
+
+
+@pytest.mark.parametrize(("later", "count"), [
+    ("loss + 5 * c", 1), ("loss.detach() + 5 * c", 0), ("5 * c", 0), ("loss.item() + 5 * c", 0),
+])  # fmt: skip
+def test_a_step_between_the_backwards_of_one_loss(later, count):
+    """`trainers.py` of OAMN: whose weights the optimizer steps isn't known, but the loss needs them. The
+    method that makes the losses is a deriving class's."""
+    found = found_in(f"""
+    class Trainer:
+        def losses(self, x):
+            raise NotImplementedError
+        def train(self, loader, optimizers):
+            first, second = optimizers
+            for x in loader:
+                a, b, c = self.losses(x)
+                loss = a + 0.5 * b
+                first.zero_grad()
+                loss.backward(retain_graph=True)
+                first.step()
+                second.zero_grad()
+                later = {later}
+                later.backward()
+                second.step()
+    """)
+    assert [text for *_, text in found] == ["first.step()"] * count

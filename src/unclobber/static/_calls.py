@@ -126,8 +126,7 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: FollowedCall) -> None:
-    """Record attributes that only ``__init__`` sets: to constants (``self.causal = causal``), to the one of
-    several modules that the arguments choose, or to an argument that is a module."""
+    """Record attributes that only ``__init__`` sets: constants, the chosen of several modules, arguments."""
     assert made.made is not None
     if made.made in run.constructed:
         return

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..syntax import dotted, last_name, torch_table
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, globals_of, has_decorator, home_of, lineage, method_of, mode_of, yields
+from ._index import FunctionNode, globals_of, has_decorator, home_of, is_unread, lineage, method_of, mode_of
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -51,8 +51,7 @@ def follow(
 
 
 def _predicted(run: FileRun, node: FunctionNode, owner: Value | None) -> str:
-    """Return the argument from which a loss without parameters gets its gradient; empty if the function is
-    no such loss. By convention the first, and no other could need one where the loss is trained with."""
+    """Return the argument that gives a loss without parameters its gradient, mostly the first; or empty."""
     names = [argument.arg for argument in node.args.args[owner is not None :]]
     bases = [node.name] if owner is None else [owner.data.name, *map(dotted, owner.data.bases)]
     is_loss = (owner is None or node.name == "forward") and any(map(_LOSS.search, bases))
@@ -111,12 +110,11 @@ def inline(
     keywords: dict[str, Value],
     owner: Value | None = None,
 ) -> Value:
-    """Interpret a function with these arguments, or with unknown ones for None; its result is unknown if it
-    is recursive, nested too deeply or a generator."""
+    """Interpret a function with these arguments, or with unknown ones for None; its result may be unknown."""
     # A block may hold another of its class (`HourglassBlock` of image-relighting).
     is_part = owner is not None and owner.made is not None
     too_deep = run.depth >= DEEPEST or run.stack.count(function) > 3 * is_part or run.evaluated > BUDGET
-    if too_deep or (values is not None and not run.follows(function)) or yields(function):
+    if too_deep or (values is not None and not run.follows(function)) or is_unread(function):
         result = unknown_result(run, state, [*(values or ()), *keywords.values()])
         run.unseen |= result.places
         return result
@@ -146,8 +144,7 @@ def inline(
 
 
 def _made(run: FileRun, value: Value, known: set[str]) -> Value:
-    """Return a function's result without the names of its variables: each call makes a network of its own
-    (``net`` in ``define_G`` and ``define_D`` of pix2pix-pytorch)."""
+    """Return a function's result without its variables' names: each call makes a network (pix2pix)."""
     if value.kind == "sequence":
         return value._replace(items=tuple(_made(run, item, known) for item in value.items))
     if value.kind in ("module", "object") and value.name.isidentifier() and value.name not in known:

@@ -55,6 +55,10 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if loss.kind == "unknown" and not (loss.may or only_graph(loss)) and call.first.may_be_tensor:
         loss, retain = call.first, call.retains_graph  # `accelerator.backward(loss)`
     backward(run, state, loss, call.node, retain=retain)
+    if retain and isinstance(call.holder, ast.Name):  # a later loss may be a sum with it (OAMN)
+        use = run.use(f"{call.holder.id}.grad_fn", call.node, state)
+        state.reached |= {use.owner}
+        bind(run, call.holder, loss._replace(uses=only_graph(loss) | {use}), state)
     return PLAIN
 
 
@@ -75,12 +79,14 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
             run.suspect(state, Suspicion(CheckRule.RETAINED, MEDIUM, run.span(call.node), kept))
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
     owners = receiver.owners or state.reached & {optimized(holder)}
-    guessed = state.reached | state.maybe_reached if not owners or owners == {""} else frozenset[str]()
-    owners = guessed - {""} if len(guessed - {""}) == 1 else owners
+    graphs = frozenset(each for each in state.reached if each.endswith(".grad_fn"))
+    known = frozenset[str]() if owners - {""} else (state.reached | state.maybe_reached) - graphs
+    guessed = known - {""}
+    owners = guessed if len(guessed) == 1 else owners if owners - {""} or not is_zeroed else graphs or owners
     if owners := owners - run.frozen:
         # If it is fused, torch doesn't notice: tests/torch_facts/test_version_check.py.
         rule = CheckRule.DATA if receiver.data == "fused" else CheckRule.STEP
-        is_guess = bool(guessed) or ("[" in holder and not receiver.owners)  # the items are taken for one
+        is_guess = bool(known and owners != graphs) or ("[" in holder and not receiver.owners)  # all items
         updated(run, state, owners, run.span(call.node), rule, HIGH - (rule is CheckRule.DATA or is_guess))
     return PLAIN
 

@@ -75,8 +75,7 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
 
 
 def _used(run: FileRun, state: FlowState, value: Value, module: Value, given: Given) -> Value:
-    """Return a network's result, each tensor with the use of the network if none of its parts is known: one
-    of two heads, say (``ActorCritic`` of spinning-up-basic), but no argument that comes back as it was."""
+    """Return a network's result, with its use if no part is known, but no argument that it gives back."""
     if value.kind == "sequence":
         return value._replace(items=tuple(_used(run, state, item, module, given) for item in value.items))
     has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)

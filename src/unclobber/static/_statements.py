@@ -296,8 +296,7 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
 def _rounds(
     run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
 ) -> FlowState:
-    """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
-    that are known, once for each. In a second pass of the loop around it, once: the first did both."""
+    """Interpret the body twice, or once for each known module; once in the second pass of an outer loop."""
     parts = over.data.parts if over.kind == "module" else ()
     once = bool(run.again) and not parts
     once |= not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"

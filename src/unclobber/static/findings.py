@@ -28,22 +28,21 @@ def findings(
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: a chain of modules' where it is made, no consequences of a freed graph, or of
-    a line that torch refuses, and what one change would end together."""
+    """Return each mistake once: a chain's where it is made, and no consequences of another."""
     # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
     called = {each.how: each for each in suspicions if _is_chain(each)}
     chained = (CheckRule.MODULE, CheckRule.UNSEEN)
     made = {e.how for e in suspicions if e.rule in chained and e.saved and e.write != e.saved}
-    steps = {each.write for each in suspicions if each.rule is CheckRule.STEP}
-    refused = {s.write for s in suspicions if s.rule is CheckRule.SEVERAL and s.confidence > 1}
+    steps = {each.span[:4] for each in suspicions if each.rule is CheckRule.STEP}
+    refused = {s.span[:4] for s in suspicions if s.rule is CheckRule.SEVERAL and s.confidence > 1}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
-    known = {each.write for each in suspicions if each.rule is not CheckRule.UNSEEN}
+    known = {each.span[:4] for each in suspicions if each.rule is not CheckRule.UNSEEN}
     said = {CheckRule.RETAINED: steps, CheckRule.SAVED: refused, CheckRule.UNSEEN: known}
     causes: dict[object, Suspicion] = {}
     for each in suspicions:
         if each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice:
             continue
-        if (_is_chain(each) and each.how in made) or each.write in said.get(each.rule, ()):
+        if (_is_chain(each) and each.how in made) or each.span[:4] in said.get(each.rule, ()):
             continue
         flag = each
         if each.rule is CheckRule.MODULE:
