@@ -146,8 +146,11 @@ FEATURES = {
         "2.13",
         "torch loses the gradient of a weight that autocast has cast under `no_grad` before",
     ),
+    "refusal in a traced branch": Feature(
+        TORCH[:2] != (2, 7), "2.8", "2.7 refuses with an error of Dynamo's, which we leave as it is"
+    ),
     "checkpoint without sympy": Feature(
-        TORCH >= (2, 7), "2.7", "torch's own torch.utils.checkpoint imports sympy before"
+        TORCH >= (2, 8), "2.8", "torch's own torch.utils.checkpoint imports sympy before"
     ),
     "setitem of a whole leaf": Feature(
         _says_leaf_itself(), "2.10", "torch's sentence for `leaf[:] = 1` speaks of a view of the leaf before"

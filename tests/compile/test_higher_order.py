@@ -59,7 +59,7 @@ def branch_of_associative_scan(factor):
         factor.add_(1)  # told
         return a * b
 
-    associative_scan(combine, torch.ones(4, 2), 0, combine_mode="generic")
+    associative_scan(combine, torch.ones(4, 2), 0, combine_mode="generic")  # traced
 
 
 def branch_of_scan(factor):
@@ -217,6 +217,7 @@ def in_a_branch_that_is_traced(x):
     return torch.cond(x.sum() > 1, branch, lambda x: x.cos(), (x,))
 
 
+@needs("refusal in a traced branch")
 @pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
 def test_a_write_over_a_save_of_a_traced_branch_is_refused_as_by_torch(context):
     """torch differentiates a branch by tracing it with tensors that have no memory."""
