@@ -579,3 +579,17 @@ def test_a_step_between_the_backwards_of_one_loss(later, count):
                 second.step()
     """)
     assert [text for *_, text in found] == ["first.step()"] * count
+
+
+@pytest.mark.parametrize(("given", "count"), [("d_feature", 0), ("loss", 1)])
+def test_a_gradient_is_no_loss(given, count):
+    """LRP-imagecaptioning-pytorch gives an encoder's result its gradient; an accelerator takes a loss."""
+    found = found_in(f"""
+    from lib import make
+    def explain(states):
+        made, w = make(), nn.Linear(3, 3)
+        {given} = w(states[0]).exp()
+        {given} += 1
+        made.backward({given}.mean(), retain_graph=True)
+    """)
+    assert [code for code, *_ in found] == ["UC101"] * count

@@ -52,8 +52,9 @@ def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("tensor unknown", "backward")
 def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     loss, retain = call.receiver, call.retains_graph or len(call.values) > 1
-    if loss.kind == "unknown" and not (loss.may or only_graph(loss)) and call.first.may_be_tensor:
-        loss, retain = call.first, call.retains_graph  # `accelerator.backward(loss)`
+    is_loss = call.first.may_be_tensor and "loss" in unparsed(call.node).rpartition(".backward(")[2].lower()
+    if is_loss and loss.kind == "unknown" and not (loss.may or only_graph(loss)):
+        loss, retain = call.first, call.retains_graph  # an accelerator's, not `feature.backward(gradient)`
     backward(run, state, loss, call.node, retain=retain)
     if retain and isinstance(call.holder, ast.Name):  # a later loss may be a sum with it (OAMN)
         use = run.use(f"{call.holder.id}.grad_fn", call.node, state)

@@ -128,13 +128,12 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         updated(run, state, value.owners, run.span(made.node), CheckRule.LOADED, HIGH)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
     is_apart = expanded is not None and any((text, not yes) in expanded.guards for text, yes in state.guards)
-    less = int(expanded is not None and expanded.span.function != run.function)
-    if expanded is not None and isinstance(target, ast.Subscript):
-        index = run.evaluate(target.slice, state)  # a number gives a part of its own: FewShotLearning
-        less += 1 + any(part.kind == "plain" for part in index.parts)
-        # torch warns of a mask's write, and refuses only its backward (`util.py` of XNOR-Net-PyTorch).
-        is_apart |= index.kind == "tensor" and (state.mode > 0 or not value.grad)
+    index = run.evaluate(target.slice, state) if expanded and isinstance(target, ast.Subscript) else Value()
+    # torch warns of a mask's write, and refuses only its backward (`util.py` of XNOR-Net-PyTorch).
+    is_apart |= index.kind == "tensor" and (state.mode > 0 or not value.grad)
     if expanded is not None and not is_apart and made.how not in torch_table().writes_expanded:
+        less = (expanded.span.function != run.function) + isinstance(target, ast.Subscript)
+        less += any(part.kind == "plain" for part in index.parts)  # a number gives a part of its own
         # Another branch may have replaced the tensor that a function is called with (`bands.py` of RVC).
         shown = blamed._replace(rule=CheckRule.EXPANDED, saved=expanded.span)
         run.suspect(state, shown._replace(confidence=HIGH - less if expanded.sure else 1))
