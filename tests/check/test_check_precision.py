@@ -555,16 +555,18 @@ def test_a_buffer_that_is_detached_after_it_was_filled(cut, count):
     assert len(found_in(text)) == count
 
 
-@pytest.mark.parametrize(("later", "count"), [
-    ("loss + 5 * c", 1), ("loss.detach() + 5 * c", 0), ("5 * c", 0), ("loss.item() + 5 * c", 0),
+@pytest.mark.parametrize(("later", "body", "count"), [
+    ("loss + 5 * c", "raise NotImplementedError", 1), ("loss.detach() + 5 * c", "pass", 0),
+    ("loss.item() + 5 * c", "pass", 0), ("loss + 5 * c", "pass", 1), ("5 * c", "...", 0),
+    ("loss + 5 * c", "return 1.0, 2.0, x", 0),
 ])  # fmt: skip
-def test_a_step_between_the_backwards_of_one_loss(later, count):
+def test_a_step_between_the_backwards_of_one_loss(later, body, count):
     """`trainers.py` of OAMN: whose weights the optimizer steps isn't known, but the loss needs them. The
     method that makes the losses is a deriving class's."""
     found = found_in(f"""
     class Trainer:
         def losses(self, x):
-            raise NotImplementedError
+            {body}
         def train(self, loader, optimizers):
             first, second = optimizers
             for x in loader:
