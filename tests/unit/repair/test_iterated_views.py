@@ -71,6 +71,7 @@ def test_a_loop_around_what_makes_the_views(proposed, operation, texts):
         ("h.split(2, 1)", "h.narrow(1, 0, 2), h.narrow(1, 2, 2)"),
         ("h.split([1, 3], dim=-1)", "h.narrow(-1, 0, 1), h.narrow(-1, 1, 3)"),
         ("torch.split(h, 2)", "h.narrow(0, 0, 2), h.narrow(0, 2, 2)"),
+        ("hs[-1].split(2, 1)", "hs[-1].narrow(1, 0, 2), hs[-1].narrow(1, 2, 2)"),
         (
             "self.h.chunk(2, -1)",
             "self.h.unflatten(-1, (2, -1)).select(-2, 0), self.h.unflatten(-1, (2, -1)).select(-2, 1)",
@@ -85,7 +86,8 @@ def test_parts_that_are_unpacked(proposed, call, parts):
 
 
 @pytest.mark.parametrize(
-    "call", ["h.split(n, 1)", "h.split([1, 1, 2])", "h.chunk(3)", "f(x).unbind()", "h.chunk(*s)"]
+    "call",
+    ["h.split(n, 1)", "h.split([1, 1, 2])", "h.chunk(3)", "f(x).unbind()", "h.chunk(*s)", "hs[f()].unbind()"],
 )
 def test_parts_that_are_not_written_out(proposed, call):
     """Their sizes are not known, or computing them anew would be something else: they may be copied."""

@@ -93,7 +93,8 @@ def single(source: Source, call: ast.Call, count: int) -> str | None:
     # The tensor of `torch.chunk(x, 2)` is its first argument.
     if root_name(of) in source.names_from_torch and arguments:
         of = arguments.pop(0)
-    if not is_place(of) or any(keyword.arg != "dim" for keyword in call.keywords):
+    whole = of.value if isinstance(of, ast.Subscript) and _numbers(of.slice) is not None else of  # `x[-1]`
+    if not is_place(whole) or any(keyword.arg != "dim" for keyword in call.keywords):
         return None
     values = [_numbers(value) for value in (*arguments, *(keyword.value for keyword in call.keywords))]
     if None in values:
@@ -106,9 +107,9 @@ def single(source: Source, call: ast.Call, count: int) -> str | None:
     if kind == "unbind":
         parts = [f"{x}[{n}]" if dim == 0 else f"{x}.select({dim}, {n})" for n in range(count)]
     elif kind == "chunk" and size == count:
-        whole = f"{x}.unflatten({dim}, ({count}, -1))"
+        parted = f"{x}.unflatten({dim}, ({count}, -1))"
         # unflatten adds a dimension, which a negative one counts as well.
-        parts = [f"{whole}.select({dim if dim >= 0 else dim - 1}, {n})" for n in range(count)]
+        parts = [f"{parted}.select({dim if dim >= 0 else dim - 1}, {n})" for n in range(count)]
     elif kind in ("split", "split_with_sizes"):
         sizes = [size] * count if isinstance(size, int) else size or []
         if len(sizes) != count:
