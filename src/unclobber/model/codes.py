@@ -27,6 +27,7 @@ Variant = Literal[
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked",  # UC103
     "recomputed", "cached", "differs",  # UC105
+    "expanded",  # UC202
     "no_grad", "inference_mode",  # UC204
     "saved", "trained",  # UC206
     "input",  # UC207

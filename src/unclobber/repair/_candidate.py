@@ -23,7 +23,7 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
         # A module with a full backward hook that returns several tensors: tests/programs/helps.py.
         if compat.entries.MODULE_HOOK in finding.torch_message:
             return Interpretation.COPIED_OUTPUT
-    return finding.entry.interpretation
+    return Interpretation.OWN_MEMORY if finding.variant == "expanded" else finding.entry.interpretation
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from ..syntax import Span
 Kind = Literal[
     "tensor", "unknown", "plain", "sequence", "module", "object", "function", "class", "optimizer", "library"
 ]
-"""``unknown`` may be a tensor; ``plain`` is a number, a text, an array or None; ``object`` an instance of a
-class of the same file; ``library`` a dotted name of another package."""
+"""``plain`` is a number, a text, an array or None; ``object`` of a class that is read; ``library`` a name."""
 
 
 class SourceSpan(NamedTuple):

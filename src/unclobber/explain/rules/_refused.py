@@ -88,7 +88,7 @@ def _finding(evidence: RefusalEvidence, texts: Wording, names: Names, **facts: A
     return texts.finding(
         evidence.code,
         {"view": subject(evidence), "operation": operation(evidence), "hook": hook, **names},
-        variant=evidence.variant,
+        variant=evidence.variant or texts.variant,
         saved=evidence.made,
         writes=() if evidence.write is None else (evidence.write,),
         torch_message=evidence.torch_message,

@@ -44,7 +44,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     keeps = evidence.expanded or evidence.carries_gradient or evidence.module_hook is not None
     return finding(
         evidence,
-        WORDING,
+        WORDING._replace(variant="expanded" if evidence.expanded else None),
         fixes if keeps else (without_grad(evidence), *fixes),
         whose=f"the leaf {leaf}, which requires grad" if known else "a leaf that requires grad",
         made=made,

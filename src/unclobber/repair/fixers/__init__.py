@@ -52,7 +52,7 @@ _FIXERS = (
     Fixer("clone-saved", "a copy more, for backward; the write stays in place, and every name sees it"),
     Fixer("clone-target", "a copy more, and the write goes into it; other names keep the old one"),
     Fixer("multi-view", "each part is a view of its own", "UC203"),
-    Fixer("own-memory", "a copy more, in which each element has a place of its own", "UC207"),
+    Fixer("own-memory", "a copy more, in which each element has a place of its own", "UC202 UC207"),
     Fixer("inference-mode", "another gradient mode; the write stays in place", "UC204 UC206"),
     Fixer("keep-graph", "what the first backward saved is kept until the next one", "UC301"),
     Fixer("detach-state", "the loop cuts off what it carries", "UC101 UC301", in_doubt=True, cuts=True),

@@ -25,7 +25,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
             yield Candidate(title, {path: source.replaced({call: cloned(source, call)})})
     for _, (path, source, statement) in write_statements(finding, project):
-        for read in operands(statement):
+        for read in operands(statement) if finding.code == "UC207" else ():
             title = f"read a copy of `{source.code(read)}`"
             yield Candidate(title, {path: source.replaced({read: cloned(source, read)})})
 
