@@ -39,6 +39,13 @@ def results():
     return (x * 1).exp().relu()
 
 
+def other_memory():
+    """What is saved gets another memory, and then shares a version counter with the old one."""
+    y = x.exp()
+    y.data = torch.ones(2)
+    return y.detach() * x
+
+
 def layer():
     return torch.relu(linear(batch))
 
@@ -67,7 +74,7 @@ def traced():
 
 
 def steps():
-    for step in (inputs, results, layer, function):
+    for step in (inputs, results, other_memory, layer, function):
         forward(step)
     whole_step_of_constants()
     traced()

@@ -30,6 +30,28 @@ def of_a_written_view(around):
     return weakref.ref(mark)
 
 
+class Named(torch.Tensor):
+    pass
+
+
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        result = x.exp()
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0]
+
+
+def of_a_class(kind):
+    """A custom Function's own result, which is a view if the program has a class of its own."""
+    result = Exponential.apply(torch.ones(3).as_subclass(kind).requires_grad_())
+    return weakref.ref(result)
+
+
 def dropped():
     x = torch.ones(3, requires_grad=True)
     y = x * 2
@@ -39,6 +61,7 @@ def dropped():
 
 def step():
     print(of_a_written_view(contextlib.nullcontext())() is None, of_a_written_view(Mode())() is None)
+    print(of_a_class(torch.Tensor)() is None, of_a_class(Named)() is None)
     return dropped()
 
 

@@ -126,7 +126,7 @@ def counter_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor that shares nothing with ``tensor`` except its version counter."""
     with torch.no_grad(), unseen_by_modes():
         twin, nothing = tensor.detach(), torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    lent(twin, nothing)
+        lent(twin, nothing)
     return twin
 
 

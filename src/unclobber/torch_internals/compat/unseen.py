@@ -49,7 +49,7 @@ def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
     if node is None:
         return False
     is_last = (made := node._sequence_nr()) + 1 == number
-    if is_last and (unwritten or tensor._base is None):
+    if is_last and (tensor._version == 0 or tensor._base is None):
         return False
     if not unwritten:
         # The operation of a view's new node has made its base's, too (data_of_a_view_that_was_written.py).
