@@ -12,7 +12,7 @@ from ..syntax import Span
 Kind = Literal[
     "tensor", "unknown", "plain", "sequence", "module", "object", "function", "class", "optimizer", "library"
 ]
-"""``plain`` is a number, a text, an array or None; ``object`` of a class that is read; ``library`` a name."""
+"""``plain`` is a number, text, array or None; ``object`` of a read class; ``library`` of another package."""
 
 
 class SourceSpan(NamedTuple):

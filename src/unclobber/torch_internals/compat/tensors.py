@@ -115,10 +115,10 @@ is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_fu
 
 def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
     """Give ``tensor`` other memory; its node and counter stay. Return a function that restores its own."""
-    # The C setter itself, past the wrapper that observes `tensor.data = …`.
-    data: Any = torch._C.TensorBase.data
-    own = data.__get__(tensor)
-    data.__set__(tensor, memory)
+    data: Any = torch._C.TensorBase.data  # the C attribute, past the wrapper that observes `tensor.data = …`
+    with unseen_by_modes():  # to which reading it is an `aten.detach`
+        own = data.__get__(tensor)
+        data.__set__(tensor, memory)
     return lambda: data.__set__(tensor, own)
 
 
@@ -126,7 +126,7 @@ def counter_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor that shares nothing with ``tensor`` except its version counter."""
     with torch.no_grad(), unseen_by_modes():
         twin, nothing = tensor.detach(), torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        lent(twin, nothing)
+    lent(twin, nothing)
     return twin
 
 
