@@ -49,7 +49,7 @@ def last(tmp_path: Path, driver: Runner, monkeypatch: pytest.MonkeyPatch) -> Cal
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ("import os\nprint(os.urandom(8).hex())", "two runs of it differ: line 1 of stdout is"),
+        ("import os\nprint('f' + os.urandom(8).hex())", "two runs of it differ: line 1 of stdout is"),
         ("import os\nopen('id', 'w').write(os.urandom(8).hex())", "two runs of it differ: the file `id`"),
         ("try:\n    input()\nexcept EOFError:\n    pass", "it asks for input"),
         ("z = w.detach().exp()\nq = torch.tensor([0.0, 1.0], requires_grad=True)\nfor _ in range(4):\n"

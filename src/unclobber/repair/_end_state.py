@@ -137,7 +137,8 @@ def _first_other_line(stream: str, reference: str, other: str) -> str:
     return f"{stream} has {len(theirs)} lines instead of {len(mine)}"
 
 
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+# Digits behind a to f may be a part of a hexadecimal name, whose letters differ in the next run.
+_NUMBER = re.compile(r"((?<![a-fA-F\d])\d+(?:\.\d+)?(?:e[-+]\d+)?)")
 
 
 def _shape(line: str, number: int) -> str:

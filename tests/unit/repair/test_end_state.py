@@ -113,6 +113,13 @@ def test_numbers_that_differ_between_two_runs():
     assert not more.slots
 
 
+def test_a_name_of_hexadecimal_digits():
+    """It is no sequence of numbers, even where two of them have their letters in the same order."""
+    first, again = (_changed(printed={"stdout": f"run {name}\n"}) for name in ("44f1e84c7301", "12f3e5c9"))
+    (found,) = compare_end_states(first, again, Against(""))
+    assert not found.slots
+
+
 @pytest.mark.parametrize("draw", [torch.randn, numpy.random.rand, lambda _: random.random()])
 def test_each_generator(draw):
     """A number more that was drawn is seen."""
