@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..model import Finding
 from ._candidate import Candidate
 from ._syntax import parse
@@ -21,6 +23,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     """
     ranked: list[tuple[int, bool, int, Candidate]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
+    if certain:  # without a later write the tensor is overwritten all the same
+        finding = replace(finding, writes=finding.writes[:1])
     for rank, fixer in enumerate(FIXERS.values()):
         if certain and fixer.in_doubt:
             continue

@@ -112,13 +112,33 @@ def test_a_part_is_filled_by_mask_only_where_it_is_one(tmp_path, index, code):
     found = candidate(reported(path, PART.format(index=index)), path)
     assert code is None or found.code == code
     assert "masked_fill" not in found.diff or code is not None
+    _runs_rightly(path, found)
+
+
+def _runs_rightly(path, fix):
     lines = path.read_text().split("\n")
-    (edit,) = found.edits
+    (edit,) = fix.edits
     lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
     with unclobber.guard():
         expected = runpy.run_path(str(path))["w"].grad
     path.write_text("\n".join(lines))
     assert runpy.run_path(str(path))["w"].grad.equal(expected)
+
+
+WRITTEN_AGAIN = {
+    "the first write is to be edited": ("y = w.exp()\ny[w > 0] = 0.5\ny /= y.sum()\nz = y", "(w > 0, 0.5)"),
+    "another name sees the writes": ("v = w * 1\ny = v.mul_(0.5).exp_()\nz = y.mul_(2) + v", "v.copy_("),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_AGAIN)
+def test_several_writes(tmp_path, name):
+    """The edit cures the whole: an edit of a later write alone would leave the first."""
+    text, part = WRITTEN_AGAIN[name]
+    path = tmp_path / "script.py"
+    fix = candidate(reported(path, f"{HEAD}{text}\n(z * w).sum().backward()\n"), path)
+    assert part in fix.code
+    _runs_rightly(path, fix)
 
 
 def test_an_optimizers_step_is_no_line_to_edit(tmp_path):

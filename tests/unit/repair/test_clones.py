@@ -192,11 +192,38 @@ def test_parameters_are_copied_for_all_calls_that_a_loss_may_need(proposed):
     assert both == [f"r = {called}(real,))", f"f = {called}(fake,))"]
 
 
+def test_frozen_statistics_alone_are_copied(proposed):
+    """Batch norm in evaluation mode saves them; in training it counts on, in the module's own."""
+    text, facts = "import torch\ny = norm(x)\n", {"role": "running_mean", "name": "norm.running_mean"}
+    (new,) = proposed(clone_parameters, "UC102", text, saved="norm(x)", facts=facts)
+    copies = "{n: b.clone() for n, b in norm.named_buffers() if not norm.training}"
+    assert _line(new, 2) == f"y = torch.func.functional_call(norm, {copies}, (x,))"
+
+
 def test_what_may_be_kept_uncopied_is_told(tmp_path):
     """A module may keep its result by a hook; torch's own function keeps nothing."""
-    for call, hides in (("torch.exp(x)", ""), ("self.act(x)", "self.act(x)"), ("x.relu_()", "x")):
+    for call, hides in (
+        ("torch.exp(x)", ""),
+        ("self.act(x)", "self.act(x)"),
+        ("f(x).relu_()", "f(x).relu_()"),
+    ):
         finding, project = saved_in(tmp_path, f"import torch\ny = {call}\n", call)
         assert [candidate.shared_name for candidate in clone_saved(finding, project)][:1] == [hides]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = x.exp_()", "y = x.copy_(x.exp())"),
+        ("x.mul_(2).sigmoid_()", "x.copy_(x.mul(2).sigmoid())"),
+        ("y = torch.relu_(x[:, 0])", "y = x[:, 0].copy_(torch.relu(x[:, 0]))"),
+    ],
+)
+def test_a_result_that_is_written_in_place_stays_there(proposed, before, after):
+    """Whoever shares its memory sees the new values, and the derivative has its own."""
+    text, facts = f"import torch\n{before}\nuse(x)\n", {"role": "result"}
+    call = before.removeprefix("y = ")
+    assert proposed(clone_saved, "UC101", text, saved=call, facts=facts)[:1] == [text.replace(before, after)]
 
 
 def test_only_for_parameters(proposed):

@@ -17,32 +17,39 @@ from ..project import Project
 from ._sites import callers, overwrites_parameters
 
 _NOTE = "a last resort, which copies all weights: their gradient stays that of the forward's values"
+_PARAMETERS = "{{n: p.clone() for n, p in {0}.named_parameters()}}"
+# A layer in training goes on counting.
+_STATISTICS = "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.training}}"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
     if finding.saved is None or not overwrites_parameters(finding):
         return
+    frozen = (finding.saved.role or "").startswith("running")
+    what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
     for path, source, statement in reversed(list(callers(finding.saved, project))):
-        for text, name in rewrites(source, statement):
-            yield Candidate(f"call `{name}` with copies of its parameters", {path: text}, note=_NOTE)
+        for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
+            title = f"call `{name}` with copies of its {what}"
+            yield Candidate(title, {path: text}, note=note, guess=frozen)
 
 
-def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str]]:
+def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:
     """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn,
     then for all calls of one module in the statement's block, whose graphs one loss may need."""
-    calls = list(_with_copies(source, statement))
+    calls = list(_with_copies(source, statement, copies))
     for node, module, code in calls:
         yield source.replaced({node: code}), module
-    block = [each for line in source.block(statement) for each in _with_copies(source, line)] if calls else []
+    lines = source.block(statement) if calls else []
+    block = [each for line in lines for each in _with_copies(source, line, copies)]
     for name in dict.fromkeys(module for _, module, _ in calls):
         every = {node: code for node, module, code in block if module == name}
         if len(every) > 1:
             yield source.replaced(every), name
 
 
-def _with_copies(source: Source, statement: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:
-    """Yield each call of a module, the module's code, and a call with copies of its parameters."""
+def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tuple[ast.AST, str, str]]:
+    """Yield each call of a module, the module's code, and a call with such copies."""
     torch = source.torch_name
     for node in walk(statement) if torch is not None else ():
         if not isinstance(node, ast.Call) or not is_place(node.func):
@@ -53,5 +60,5 @@ def _with_copies(source: Source, statement: ast.AST) -> Iterator[tuple[ast.AST, 
         module = source.code(node.func)
         arguments = ", ".join(map(source.code, node.args))
         comma = "," if len(node.args) == 1 else ""
-        copies = f"{{n: p.clone() for n, p in {module}.named_parameters()}}"
-        yield node, module, f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
+        values = f"{module}, {copies.format(module)}, ({arguments}{comma})"
+        yield node, module, f"{torch}.func.functional_call({values})"

@@ -28,17 +28,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
-            title, shared_name = f"clone `{shortened(source.code(node), 40)}` before it is saved", ""
-            if _is_result(finding.saved):
-                title = f"keep the result of `{shortened(source.code(node), 40)}` to the derivative alone"
-                shared_name = _kept_uncopied(source, node)
-            yield Candidate(
-                title,
-                {path: source.replaced({node: cloned(source, node)})},
-                shared_name=shared_name,
-                # A checkpoint's second run clones the value at that time, which may be overwritten already.
-                guess=finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved),
-            )
+            title, code, shared = _with_copy(source, node, is_result=_is_result(finding.saved))
+            # A checkpoint's second run clones the value at that time, which may be overwritten already.
+            guess = finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved)
+            yield Candidate(title, {path: source.replaced({node: code})}, shared_name=shared, guess=guess)
 
 
 def _is_meant(source: Source, node: ast.expr, inside: list[ast.expr], saved: Save) -> bool:
@@ -60,15 +53,19 @@ def operands(source: Source, inside: list[ast.expr], saved: Save) -> list[ast.ex
     return [*named, *others, *reads[:1]]
 
 
-def _kept_uncopied(source: Source, node: ast.expr) -> str:
-    """Return the code of a result that other code may hold uncopied; empty if none may.
-
-    A module or a user's function may keep its result; an in-place call returns a tensor that has a name.
-    """
+def _with_copy(source: Source, node: ast.expr, *, is_result: bool) -> tuple[str, str, str]:
+    """Return a title, code that saves a copy, and the code of what others may hold uncopied."""
+    short, code = shortened(source.code(node), 40), cloned(source, node)
+    if not is_result:
+        return f"clone `{short}` before it is saved", code, ""
     written = in_place(node, source)
-    if written is not None:
-        return source.code(written.target)
-    return "" if is_fresh(node, source) else shortened(source.code(node), 40)
+    if written is not None and not any(isinstance(part, ast.Call) for part in walk(written.target)):
+        name = source.code(written.target)
+        title = f"compute the new values apart from `{name}`, and copy them into it"
+        return title, f"{name}.copy_({written.value})", ""
+    # A module or a user's function may keep its result.
+    shared = "" if is_fresh(node, source) else short
+    return f"keep the result of `{short}` to the derivative alone", code, shared
 
 
 _NO_TENSORS = (

@@ -11,18 +11,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import (
-    For,
-    Source,
-    arguments_of,
-    calls,
-    is_name,
-    is_place,
-    method_call,
-    root_name,
-    single_target,
-    walk,
-)
+from .._syntax import For, Source, calls, is_name, is_place, method_call, root_name, single_target, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
@@ -70,7 +59,7 @@ def _sequences(iterable: ast.expr) -> Iterator[ast.expr]:
 
 def _unbound(node: ast.expr) -> ast.expr | None:  # `h` of `h.unbind()`
     of = method_call(node, "unbind")
-    return None if of is None or arguments_of(node) or not is_place(of) else of  # type: ignore[arg-type]
+    return None if of is None or node.args or node.keywords or not is_place(of) else of  # type: ignore[attr-defined]
 
 
 def indexed(source: Source, tensor: ast.expr) -> str:
