@@ -60,7 +60,7 @@ def test_a_loop_around_what_makes_the_views(proposed, operation, texts):
     text = "for block in blocks:\n    for row in parts(h):\n        row.mul_(2)\n"
     facts = {"operation": operation}
     made = proposed(multi_view, "UC203", text, saved="parts(h)", write="row.mul_(2)", facts=facts)
-    assert len(made) == texts
+    assert len(set(made)) == texts
 
 
 @pytest.mark.parametrize(

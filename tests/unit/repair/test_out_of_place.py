@@ -95,6 +95,9 @@ def test_nothing_to_do(statement):
         pytest.param(
             "for p in ps:\n    p.mul_(2)  # <-\n", id="each turn has another p, so the write is for others"
         ),
+        pytest.param(
+            "for i in n:\n    a, (b, x) = f(i)\n    use(x)\n    x += 1  # <-\n", id="each turn binds x anew"
+        ),
         pytest.param("def f(x):\n    x += 1  # <-\n", id="nobody reads x here: the caller's tensor is meant"),
         pytest.param(
             "import torch.nn as nn\nnn.init.zeros_(w)  # <-\nuse(w)\n", id="an initialiser has no other form"
@@ -124,6 +127,8 @@ def test_read_in_the_next_turn():
     """A name that the loop reads earlier in its body is read again."""
     texts = rewritten(rewrites, "for i in n:\n    use(x)\n    x += 1  # <-\n")
     assert texts == ["for i in n:\n    use(x)\n    x = x + 1\n"]
+    texts = rewritten(rewrites, "while x.sum() > 1:\n    x -= 1  # <-\n")
+    assert texts == ["while x.sum() > 1:\n    x = x - 1\n"]
 
 
 LAYOUTS = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import ast
 
-from .._syntax import For, Loop, Source, names_in, walk
+from .._syntax import For, Loop, Source, flat, is_name, names_in, walk
 
 
 def read_later(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     """Return whether ``place`` may be read after ``statement`` has bound it.
 
-    Any code may read an attribute. A name counts as read if it occurs later in its function, or anywhere
-    in a loop round the statement that doesn't bind it itself. At module level any function counts, too.
+    Any code may read an attribute. A name counts as read if it occurs later in its function, or in the next
+    turn of a loop round the statement before a line binds it. At module level any function counts, too.
     """
     if not isinstance(place, ast.Name):
         return True
@@ -27,14 +27,22 @@ def read_later(source: Source, statement: ast.AST, place: ast.expr) -> bool:
         if isinstance(above, For) and name in names_in(above.target):
             reach = above  # the loop binds the name in each turn
             break
-        if isinstance(above, Loop) and any(_reads(source, block, name, statement) for block in above.body):
+        if isinstance(above, Loop) and _read_in_next_turn(source, above, name, statement):
             return True
     after = source.end(statement)
-    for node in _reads(source, reach, name, statement):
-        inner = source.function(node)
-        elsewhere = inner is not None and inner is not scope
-        if elsewhere or source.start(node) >= after:
+    return any(
+        source.function(node) not in (None, scope) or source.start(node) >= after
+        for node in _reads(source, reach, name, statement)
+    )
+
+
+def _read_in_next_turn(source: Source, loop: For | ast.While, name: str, statement: ast.AST) -> bool:
+    """Return whether the next turn of a loop may read a name before a line of its body binds it."""
+    for part in (*([loop.test] if isinstance(loop, ast.While) else []), *loop.body):
+        if _reads(source, part, name, statement):
             return True
+        if any(is_name(node, name) for target in getattr(part, "targets", ()) for node in flat(target)):
+            return False
     return False
 
 

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
-from ...syntax import dotted, is_in_place
+from ...syntax import dotted
 from .._candidate import Candidate
 from .._syntax import (
     Function,
@@ -25,6 +25,7 @@ from .._syntax import (
     with_argument,
 )
 from ..project import Project
+from ._inplace import receiver
 from ._sites import write_statements
 from .clone_target import targets
 
@@ -43,7 +44,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for name in map(source.code, targets(source, statement)):
             if name not in parameters_of(forward):
                 continue
-            if not _returns(forward, name):
+            if not _returns(source, forward, name):
                 text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
@@ -83,16 +84,12 @@ def marked(
     return None if first is None else source.edited(first)
 
 
-def _returns(forward: Function, name: str) -> bool:
+def _returns(source: Source, forward: Function, name: str) -> bool:
     """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
     returned = (n.value for n in walk(forward) if isinstance(n, ast.Return) and n.value is not None)
-    return any(_is_itself(value, name) for values in returned for value in flat(values))
-
-
-def _is_itself(value: ast.expr, name: str) -> bool:
-    """Return whether an expression is the name itself, perhaps through in-place methods."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if not is_in_place(value.func.attr):
-            return False
-        value = value.func.value
-    return is_name(value, name)
+    for value in (value for values in returned for value in flat(values)):
+        while (inner := receiver(value, source)) is not None:
+            value = inner
+        if is_name(value, name):
+            return True
+    return False

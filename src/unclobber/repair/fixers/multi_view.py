@@ -29,14 +29,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     # A loop around a call that made them goes over something else.
     if finding.saved is not None and finding.saved.operation not in (None, "iteration", "unbind"):
         return
-    seen: set[int] = set()
     for fact in (*finding.writes, finding.saved):
         for path, source, statement in callers(fact, project):
             for iterated in _iterated(source, statement):
-                if id(iterated) not in seen:
-                    seen.add(id(iterated))
-                    title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                    yield Candidate(title, {path: indexed(source, iterated)})
+                title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
+                yield Candidate(title, {path: indexed(source, iterated)})
 
 
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
