@@ -17,6 +17,7 @@ NO_PROOF = {
 }
 SAMPLE = (
     "UC101/ignore_region_after_sigmoid",
+    "UC105/selective_cache_relu_in_place",
     "UC203/log_std_chunk_clamped",
     "UC301/module_keeps_recurrent_cache",
 )
@@ -36,7 +37,7 @@ def _check(case: Case, driver: Runner) -> None:
 
 @pytest.mark.parametrize("case", [c for c in REFUSED if c.name in SAMPLE], ids=_ids)
 def test_sampled(case, driver):
-    """One of each: a saved tensor, a view, a freed graph."""
+    """One of each: a saved tensor, a checkpoint's cache, a view, a freed graph."""
     _check(case, driver)
 
 

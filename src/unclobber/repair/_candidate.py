@@ -14,8 +14,8 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
     Used if torch refuses the program as written, or computes a wrong gradient. It is the same program with
     the finding's cause made harmless, such as the write left unrecorded.
     """
-    if finding.variant == "unmarked":
-        return Interpretation.WRITTEN_BACK
+    if finding.code == "UC105" and finding.kept_bytes:
+        return Interpretation.AS_WRITTEN  # guard hands the recomputation what was overwritten
     if finding.code == "UC203" and finding.torch_message:
         # Imported here, because candidates for what `check` finds need no torch.
         from ..torch_internals import compat
@@ -23,7 +23,8 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
         # A module with a full backward hook that returns several tensors: tests/programs/helps.py.
         if compat.entries.MODULE_HOOK in finding.torch_message:
             return Interpretation.COPIED_OUTPUT
-    return Interpretation.OWN_MEMORY if finding.variant == "expanded" else finding.entry.interpretation
+    by_variant = {"unmarked": Interpretation.WRITTEN_BACK, "expanded": Interpretation.OWN_MEMORY}
+    return by_variant.get(finding.variant or "", finding.entry.interpretation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,14 @@ def test_parameters_are_copied_for_all_calls_that_a_loss_may_need(proposed):
     assert both == [f"r = {called}(real,))", f"f = {called}(fake,))"]
 
 
+def test_a_copy_has_no_batch_either(proposed):
+    """Under vmap neither a copy of the written tensor nor one like it may take a batch."""
+    text = "import torch\nout.copy_(x)\nuse(out)\n"
+    assert proposed(clone_target, "UC209", text, write="out.copy_(x)") == []
+    texts = proposed(FIXERS["out-of-place"], "UC209", text, write="out.copy_(x)")
+    assert texts == [text.replace("out.copy_(x)", "out = x.clone()")]
+
+
 def test_frozen_statistics_alone_are_copied(proposed):
     """Batch norm in evaluation mode saves them; in training it counts on, in the module's own."""
     text, facts = "import torch\ny = norm(x)\n", {"role": "running_mean", "name": "norm.running_mean"}

@@ -30,8 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
     for path, source, statement in reversed(list(callers(finding.saved, project))):
         for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
-            title = f"call `{name}` with copies of its {what}"
-            yield Candidate(title, {path: text}, note=note, guess=frozen)
+            yield Candidate(f"call `{name}` with copies of its {what}", {path: text}, note=note, guess=frozen)
 
 
 def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:

@@ -61,8 +61,8 @@ def _with_copy(source: Source, node: ast.expr, *, is_result: bool) -> tuple[str,
     written = in_place(node, source)
     if written is not None and not any(isinstance(part, ast.Call) for part in walk(written.target)):
         name = source.code(written.target)
-        title = f"compute the new values apart from `{name}`, and copy them into it"
-        return title, f"{name}.copy_({written.value})", ""
+        code = f"{name}.copy_({written.value})"
+        return f"compute the new values apart from `{name}`, and copy them into it", code, ""
     # A module or a user's function may keep its result.
     shared = "" if is_fresh(node, source) else short
     return f"keep the result of `{short}` to the derivative alone", code, shared

@@ -23,7 +23,7 @@ from ._sites import LocatedStatement, callers, steps_along_gradient, write_state
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield a clone before each writing statement, then copies for the calls that led to it."""
-    if finding.code == "UC301":
+    if finding.code in ("UC209", "UC301"):  # under vmap the copy would have no batch, either
         return
     for write, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):

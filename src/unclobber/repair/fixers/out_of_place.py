@@ -13,7 +13,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, flat, is_place, method_call, walk
 from ..project import Project
-from ._aliases import held_elsewhere
+from ._aliases import held_elsewhere, shared_name
 from ._fresh import is_fresh
 from ._inplace import in_place, receiver, written_by
 from ._liveness import read_later
@@ -25,13 +25,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
-        for text, name, is_shared in bound(source, statement):
-            title, shared = f"bind `{name}` to the new values", name if is_shared else ""
-            yield Candidate(title, {path: text}, guess=True, shared_name=shared)
+        for text, name, shared in bound(source, statement):
+            yield Candidate(f"bind `{name}` to the new values", {path: text}, guess=True, shared_name=shared)
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
-            where = f"`{target}`" if target else "the result"
-            title = f"write {where} into a new tensor"
+            if finding.code == "UC209" and f"empty_like({target})" in text:
+                continue  # it would have no batch, either
+            title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
             yield Candidate(title, {path: text}, shared_name=target or "the written one" if is_shared else "")
 
 
@@ -39,7 +39,7 @@ _NARROW = frozenset({"bfloat16", "float16"})
 """Dtypes that an in-place operation keeps, but its out-of-place form with a float32 tensor does not."""
 
 
-def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:
+def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
     """Yield ``x = y + 1`` for ``x.copy_(y + 1)``, which is the same if shape and dtype are those of ``x``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     target = method_call(call, "copy_")
@@ -48,7 +48,7 @@ def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]
     value, name = source.code(call.args[0]), source.code(target)
     new = value if is_fresh(call.args[0], source) else f"{source.in_brackets(call.args[0])}.clone()"
     if read_later(source, statement, target):
-        yield source.replaced({statement: f"{name} = {new}"}), name, held_elsewhere(source, statement, target)
+        yield source.replaced({statement: f"{name} = {new}"}), name, shared_name(source, statement, target)
 
 
 def rewrites(
