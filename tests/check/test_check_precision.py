@@ -41,10 +41,13 @@ ACTED = "x = self.act(self.fc(x)); "
 @pytest.mark.parametrize(("told", "asked"), [
     pytest.param("x = self.fc(x); y = self.fc(x); x += y", "x = self.fc(x); x /= x.norm()", id="an argument"),
     pytest.param(
-        "x = self.kept(x); x += 1", "x = kept(self.fc(x)); x += 1", id="a save in another class or function"
+        "x = kept(self.fc(x)); x += 1", "x = kept(x); x += 1", id="a save in another class or function"
     ),
-    pytest.param(ACTED + "x += 1", ACTED + "x = self.written(x)", id="a write in another function"),
-    pytest.param(ACTED + "x[:, 0] += 1", ACTED + "x[:, 0] = 0", id="a part that is assigned"),
+    pytest.param("x = self.kept(x); x += 1", "x = kept(x); x += 1", id="a save in a method of the module"),
+    pytest.param(
+        ACTED + "x = self.written(x)", "x = self.act(x); x = self.written(x)", id="a write in another function"
+    ),
+    pytest.param(ACTED + "x[:, 0] = 0", "x = self.act(x); x[:, 0] = 0", id="a part that is assigned"),
     pytest.param(
         "y, x = self.layers(x); x += y", "y = self.fc(x); x = self.act(y) if weight else self.act(x); x += 1",
         id="one of several tensors",

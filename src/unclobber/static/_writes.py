@@ -198,13 +198,13 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether two functions save and write, no weights need what is saved, or a part is assigned."""
+    """Return whether no weights need what is saved, or no graph is sure and it is done far away or in part."""
     facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
     # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"
     is_here = (saved.function == written.function or is_near) and not (saved.inner or written.inner)
-    is_known = blamed.how != "[...] =" if kept.role == "result" else facts is not None and facts.parameters
-    return not (is_here and is_known)
+    is_known = kept.role == "result" or (facts is not None and facts.parameters)
+    return not is_known or (kept.grad < Grad.YES and (not is_here or blamed.how == "[...] ="))
 
 
 def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
