@@ -45,7 +45,7 @@ ACTED = "x = self.act(self.fc(x)); "
     ),
     pytest.param("x = self.kept(x); x += 1", "x = kept(x); x += 1", id="a save in a method of the module"),
     pytest.param(
-        ACTED + "x = self.written(x)", "x = self.act(x); x = self.written(x)", id="a write in another function"
+        ACTED + "x = self.written(x)", "x = self.act(x); x = self.written(x)", id="a write elsewhere"
     ),
     pytest.param(ACTED + "x[:, 0] = 0", "x = self.act(x); x[:, 0] = 0", id="a part that is assigned"),
     pytest.param(

@@ -559,6 +559,25 @@ def test_what_is_proved_before_another_finding_stays(fix):
     assert "yours to decide: keep `net(states[t]).squeeze().sigmoid()` detached" in said
 
 
+def test_a_later_round_knows_what_the_earlier_ones_have_repaired(fix):
+    """The program on disk runs to the second finding only with the first one's interpretation."""
+    done = fix("""
+    import torch
+
+    net, scale = torch.nn.Linear(2, 4), torch.zeros((), requires_grad=True)
+    for step in range(2):
+        mean, width = net(torch.ones(3, 2)).chunk(2, -1)
+        width.clamp_(-5, 2)
+        alpha = scale.exp()
+        (alpha * (mean + width)).sum().backward()
+        net(torch.zeros(3, 2)).sum().backward()
+        (alpha * 3).sum().backward()
+    """, "--all", "--write")  # fmt: skip
+    assert done.code == 0, done.out
+    assert "width = width.clamp(-5, 2)" in done.text
+    assert done.text.count("retain_graph=True") == 1
+
+
 SAME = """
 import torch
 

@@ -223,11 +223,7 @@ def _outputs_copied() -> Iterator[None]:
 
 
 def _all_copied(answer: Any) -> Any:
-    return tuple(_copied(item) for item in answer) if type(answer) is tuple else _copied(answer)
-
-
-def _copied(item: Any) -> Any:
-    return item.clone() if isinstance(item, torch.Tensor) and item._base is not None else item
+    return compat.compilers.map_tensors(lambda t: t if t._base is None else t.clone(), answer)
 
 
 @contextmanager

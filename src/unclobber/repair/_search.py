@@ -102,6 +102,7 @@ class Search:
     first_only: bool = False  # whether to stop at the first proof, without looking for a better one
     progress: Callable[[str], None] = lambda _: None  # called with the title of each candidate before it runs
     solved: int = 0  # number of hazards that earlier searches have solved
+    known: frozenset[Any] = frozenset()  # interpretations of what they have repaired, and the disk still has
     _tried: int = 0
     _queue: list[_QueueEntry] = field(default_factory=list)
     _seen: set[frozenset[tuple[str, str]]] = field(default_factory=set)
@@ -137,7 +138,7 @@ class Search:
             return Clean() if first.ended.well else Failed(said)
         self._trial.until = first.failed_at or 1
         project = replace(project, loaded=first.loaded)
-        start = _SearchState(project)
+        start = _SearchState(project, interpretations=self.known)
         self.progress("running it twice under guard")
         # The fixers parse files while the children run.
         with ThreadPoolExecutor(1) as meanwhile:
@@ -249,7 +250,7 @@ class Search:
             new = _SearchState(
                 project,
                 (*state.steps, candidate),
-                state.interpretations | _interpretations(finding, candidate),
+                state.interpretations | _interpretations(finding, candidate.interpretation),
                 seen_findings,
                 project.on_disk.lines_changed(project.overlay),
                 (*state.blind_holders, *filter(None, [hidden.note])),
@@ -262,7 +263,7 @@ class Search:
     def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
         if not state.project.overlay:
             return self._held
-        interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
+        interpretations = (state.interpretations | _interpretations(finding)) - {None}
         return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
 
     def _note(self, state: _SearchState, ran: Ran, why: str = "") -> None:
@@ -366,10 +367,8 @@ class Search:
         )
 
     def _goes_to_end(self) -> bool:
-        return all(
-            not reference.ran.too_long and reference.ran.seconds < QUICK
-            for reference in self._trial.references.values()
-        )
+        runs = [reference.ran for reference in self._trial.references.values()]
+        return all(not ran.too_long and ran.seconds < QUICK for ran in runs)
 
     def _not_deterministic(self, finding: Finding, started: int, *, edited: bool) -> str:
         """Run the reference twice. Return why no proof can be made; empty if one can.
@@ -378,7 +377,7 @@ class Search:
             started: Number of backward calls that the very first run started.
             edited: Whether the search begins with edits that are already decided.
         """
-        interpretations = _interpretations(finding, None)
+        interpretations = self.known | _interpretations(finding)
         if None in interpretations:
             return ""
         # In an edited program the statements that write may be elsewhere than in the one on disk.
@@ -402,24 +401,23 @@ class Search:
         return f"none of {self._tried} candidates runs clean with the same gradients{self._nearest[1]}"
 
 
-def _interpretations(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:
-    own = candidate.interpretation if candidate is not None else None
+def _interpretations(finding: Finding, own: Interpretation | None = None) -> frozenset[Any]:
     return frozenset({own or interpretation_of(finding)})
 
 
 def _repair(state: _SearchState, proof: Proof | None) -> Repair:
     """Return a state as a repair."""
+    notes = [*(step.note for step in state.steps), *state.blind_holders]
     return Repair(
         titles=tuple(step.title for step in state.steps),
         fixers=tuple(step.fixer for step in state.steps),
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,
-        notes=tuple(
-            dict.fromkeys(filter(None, [*(step.note for step in state.steps), *state.blind_holders]))
-        ),
+        notes=tuple(dict.fromkeys(filter(None, notes))),
         faults=state.faults,
         copies=state.copies,
+        interpretations=state.interpretations,
     )
 
 

@@ -91,6 +91,7 @@ class Repair:
     """Whether it takes a write out of the graph, calls a module with copies of its parameters, or may hide a
     write from a holder of the tensor, which a comparison of gradients need not show."""
     copies: int = 0  # the number of copies of tensors that it adds
+    interpretations: frozenset[Any] = frozenset()  # the reference's, for what it repairs
     applicable: bool = True  # false for edits that change the result: they are shown, never written
 
     @property

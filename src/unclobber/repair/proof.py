@@ -132,9 +132,8 @@ class Runner:
         if ran.reads is None:
             self.reads = None
         elif self.reads is not None:
-            self.reads |= {
-                path for path in ran.reads if not path.startswith((self.file(""), "/proc/", "/dev/"))
-            }
+            apart = (self.file(""), "/proc/", "/dev/")
+            self.reads |= {path for path in ran.reads if not path.startswith(apart)}
         for name in glob.glob(f"{glob.escape(self.file('answer-'))}*"):
             os.unlink(name)
         return ran

@@ -104,13 +104,14 @@ def fix(
     outcomes: list[Outcome] = []
     runs, runner.reads = runner.runs, set()
     program = CommandLine(script, arguments, module, root)
+    solved, known = 0, frozenset[str]()
     while len(outcomes) < MOST_ROUNDS:
-        solved = sum(len(outcome.best.titles) for outcome in outcomes if isinstance(outcome, Proved))
-        outcome = Search(program, runner, first_only, progress, solved).outcome(project)
+        outcome = Search(program, runner, first_only, progress, solved, known).outcome(project)
         outcomes.append(outcome)
         if not isinstance(outcome, Proved):
             break
         project = project.with_texts(outcome.best.texts)
+        solved, known = solved + len(outcome.best.titles), known | outcome.best.interpretations
         if not fix_all:
             break
     in_place = runner.copy is not None and not runner.copy.pairs

@@ -198,7 +198,7 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether no weights need what is saved, or no graph is sure and it is done far away or in part."""
+    """Return whether no weights need what is saved, or without a sure graph it is far away or a part."""
     facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
     # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"

@@ -54,13 +54,12 @@ def test_a_comprehension(proposed):
     assert texts == ["rows = [row.mul_(2) for row in [h[n] for n in range(len(h))]]\n"]
 
 
-@pytest.mark.parametrize(("operation", "texts"), [("split", 0), ("unbind", 1)])
-def test_a_loop_around_what_makes_the_views(proposed, operation, texts):
-    """``for block in self.blocks: x = block(x)``, whose code splits, goes over no tensor."""
+@pytest.mark.parametrize("operation", ["split", "unbind"])
+def test_a_loop_around_what_makes_the_views(proposed, operation):
+    """``for block in self.blocks: x = block(x)``, whose code splits or unpacks, goes over no tensor."""
     text = "for block in blocks:\n    for row in parts(h):\n        row.mul_(2)\n"
     facts = {"operation": operation}
-    made = proposed(multi_view, "UC203", text, saved="parts(h)", write="row.mul_(2)", facts=facts)
-    assert len(set(made)) == texts
+    assert proposed(multi_view, "UC203", text, saved="parts(h)", write="row.mul_(2)", facts=facts) == []
 
 
 @pytest.mark.parametrize(

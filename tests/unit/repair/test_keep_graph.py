@@ -49,6 +49,13 @@ def test_a_state_that_is_carried(freed, nth):
     assert freed(LOSSES, "b.backward()", "a.backward()") == []
 
 
+def test_another_loss_in_between(freed):
+    """Its backward runs once between the two in a turn; a call more is an earlier turn's."""
+    text = LOSSES.replace("    b.backward()\n", "    c.backward()\n    b.backward()\n")
+    assert len(freed(text, "a.backward()", "b.backward()", nth=(4, 6))) == 1
+    assert freed(text, "a.backward()", "b.backward()", nth=(1, 6)) == []
+
+
 def test_the_same_backward_in_another_turn(tmp_path):
     """It is called from the same line: that ``main()`` stands below makes it no loss of its own."""
     text = "def main():\n    for x in xs:\n        h = cell(h)\n        h.backward()\n\nmain()\n"

@@ -40,6 +40,16 @@ def test_the_element_is_bound_anew(before, after):
             "v -= g",
             "fast = {k: v - g for (k, v), g in zip(fast.items(), grads)}",
         ),
+        (
+            "for p, g in zip(fast.values(), grads)",
+            "p -= g",
+            "fast = {key: p - g for key, (p, g) in zip(fast, zip(fast.values(), grads))}",
+        ),
+        (
+            "for p in fast.values()",
+            "p.mul_(2)",
+            "fast = {key: p.mul(2) for key, p in zip(fast, fast.values())}",
+        ),
     ],
 )
 def test_the_list_or_dict_is_built_anew(loop, body, after):

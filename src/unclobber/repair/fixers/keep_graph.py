@@ -36,29 +36,31 @@ def two_losses(finding: Finding, project: Project) -> bool:
     statements of one block that ran one after the other, or one statement in a loop that runs no forward
     of its own."""
     freed, needed = finding.freed, finding.needed
-    # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
-    # test_the_same_backward_in_another_turn).
-    if freed is None or needed is None or needed.nth != freed.nth + 1:
+    if freed is None or needed is None:
         return False
+    between = needed.nth - freed.nth - 1
     earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
-            return path == other and _follows(source, first, second)
-    if not earlier or not later:
+            return path == other and _follows(source, first, second, between)
+    if not earlier or not later or between:
         return False
     _, source, statement = earlier[0]
     return statement is later[0][2] and _only_backward(source, statement)
 
 
-def _follows(source: Source, first: ast.AST, second: ast.AST) -> bool:
-    """Return whether ``second`` stands behind ``first`` in the innermost block that holds both."""
+def _follows(source: Source, first: ast.AST, second: ast.AST, between: int) -> bool:
+    """Return whether ``second`` stands behind ``first`` in the innermost block that holds both, and ran in
+    the same turn of a loop: ``between`` backward calls ran in between, as many as stand there."""
     for above in (first, *source.all_above(first)):
         if isinstance(above, ast.stmt):
             block = source.block(above)
             then = line_in(source, second, block)
             if then is not None:
-                return block.index(above) < then
+                lines = block[block.index(above) + 1 : then]
+                ran = [call for line in lines for call in calls(line, _BACKWARDS)]
+                return block.index(above) < then and len(ran) == between
     return False
 
 

@@ -26,14 +26,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name)
-    # A loop around a call that made them goes over something else.
-    if finding.saved is not None and finding.saved.operation not in (None, "iteration", "unbind"):
-        return
+    made = None if finding.saved is None else finding.saved.site
     for fact in (*finding.writes, finding.saved):
         for path, source, statement in callers(fact, project):
             for iterated in _iterated(source, statement):
+                if made is not None and not made.line <= iterated.lineno <= made.end_line:
+                    continue  # a loop around what made them: `q, k = qk` in one over modules
                 title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                yield Candidate(title, {path: indexed(source, iterated)})
+                yield Candidate(title, {path: indexed(source, iterated)}, guess=made is None)
 
 
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
@@ -129,8 +129,7 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
         count = _unpacked(statement) if whole else 0
         parts = single(source, node, count) if count else None
         if parts is not None:
-            title = "index each part, so that each is a view of its own"
-            yield source.replaced({node: parts}), title, ""
+            yield source.replaced({node: parts}), "index each part, so that each is a view of its own", ""
         if whole:
             code = f"[part.clone() for part in {source.code(node)}]"
             shared = not is_fresh(of, source)

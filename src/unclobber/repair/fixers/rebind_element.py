@@ -53,8 +53,8 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
            if is_name(node, *names) and loop not in source.all_above(node)):  # fmt: skip
         return
     for place, iterable in _side_by_side(loop.target, loop.iter):
-        items = method_call(iterable, "items")
-        container, element = items or iterable, place
+        items, values = method_call(iterable, "items"), method_call(iterable, "values")
+        container, element = items or values or iterable, place
         if items is not None and isinstance(place, ast.Tuple) and len(place.elts) == 2:
             element = place.elts[1]
         if not is_place(container) or source.code(element) != source.code(target):
@@ -64,6 +64,9 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
         code = f"[{value} {each}]"
         if items is not None:
             code = f"{{{source.code(place.elts[0])}: {value} {each}}}"  # type: ignore[attr-defined]
+        elif values is not None:
+            each = f"for key, {source.in_brackets(loop.target)} in zip({name}, {source.code(loop.iter)})"
+            code = f"{{key: {value} {each}}}"
         yield source.replaced({loop: f"{name} = {code}"}), name, frozenset(names)
 
 
