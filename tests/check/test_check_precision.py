@@ -72,6 +72,25 @@ def test_what_is_told_by_default(told, asked):
     assert "UC101" in [code for code, *_ in found_in(asked, all_rules=True)]
 
 
+@pytest.mark.parametrize(("last", "codes"), [("nn.InstanceNorm2d(2)", []), ("nn.ReLU()", ["UC101"])])
+def test_a_long_list_of_modules(last, codes):
+    """What is left out of a list of more than twelve is a gap: the norm keeps no result."""
+    found = found_in(f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            layers = []
+            for _ in range(4):
+                layers.extend([nn.Conv2d(2, 2, 1), nn.MaxPool2d(2), nn.ReLU(), {last}])
+            layers.extend([nn.Conv2d(2, 2, 1), nn.MaxPool2d(2), nn.ReLU(), {last}])
+            layers.append(nn.Dropout(0.1, inplace=True))
+            self.layers = nn.Sequential(*layers)
+        def forward(self, x):
+            return self.layers(x)
+    """)
+    assert [code for code, *_ in found] == codes
+
+
 def test_one_backward_of_several_losses_goes_through_a_graph_once():
     """As the exact moments of tensor_language do: no graph is freed between them."""
     body = "w = torch.ones(2, requires_grad=True)\ny = w.exp()\na, b = y.sum(), y.mean()\n{}"

@@ -263,7 +263,7 @@ def is_unread(function: FunctionNode) -> bool:
 
 
 def is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

@@ -158,9 +158,9 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return PLAIN
     receiver, value = call.receiver, call.values[-1]
     if receiver.kind == "sequence" and receiver.data in ("list", "tuple"):
-        more = value.parts if call.name == "extend" else (value,)
-        items = receiver.items + more if len(receiver.items) < 12 else (*receiver.items[:11], *more)[:12]
-        made = sequence(items)._replace(owners=receiver.owners | value.owners)
+        items, more = receiver.items, value.parts if call.name == "extend" else (value,)
+        items = items if len(items) < 12 else (*items[:5], Value(), *items[-5:])  # a gap in a long list
+        made = sequence((*items, *more))._replace(owners=receiver.owners | value.owners)
         bind(run, call.holder, made, state)
     elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
         # A second round may come to another branch (`get_nonlinear` of FunASR's campplus).
