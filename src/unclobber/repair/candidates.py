@@ -126,7 +126,8 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
     must choose, it is added.
     """
     fixes = list(finding.fixes)
-    same = next((at for at, fix in enumerate(fixes) if _is_same(fix, candidate)), None)
+    words = (candidate.code or "").split()
+    same = next((at for at, fix in enumerate(fixes) if words and (fix.code or "").split() == words), None)
     if same is not None:
         fixes[same] = replace(candidate, title=fixes[same].title, code=fixes[same].code)
     elif finding.entry.stage == "backward":
@@ -158,7 +159,3 @@ def together(report: Report) -> str:
 def _with(finding: Finding, fix: Fix) -> Finding:  # before the fix by `guard`
     last = next((at for at, known in enumerate(finding.fixes) if known.guard), len(finding.fixes))
     return replace(finding, fixes=(*finding.fixes[:last], fix, *finding.fixes[last:]))
-
-
-def _is_same(fix: Fix, candidate: Fix) -> bool:
-    return fix.code is not None and candidate.code is not None and fix.code.split() == candidate.code.split()

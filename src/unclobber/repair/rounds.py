@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..model import Finding, Fix, Report
+from ..model import Fix, Report
 from ._job import CommandLine
 from ._search import Search
 from .outcome import Clean, Failed, Outcome, Proved, Repair, Unproved
@@ -66,7 +66,8 @@ class Rounds:
         return self.project.write(self.project.overlay)
 
     def report(self, command: tuple[str, ...]) -> Report:
-        findings = tuple(_with_fixes(outcome, self.project.on_disk) for outcome in self.explained)
+        disk, rows = self.project.on_disk, [(o.finding, (*o.repairs, *o.offered)) for o in self.explained]
+        findings = tuple(replace(of, fixes=tuple(_fix(each, disk) for each in some)) for of, some in rows)
         if not findings:
             return Report("clean", command=command)
         refused = any(finding.torch_message for finding in findings)
@@ -116,11 +117,6 @@ def fix(
             break
     in_place = runner.copy is not None and not runner.copy.pairs
     return Rounds(tuple(outcomes), project, runner.runs - runs, in_place)
-
-
-def _with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:  # proved ones first
-    repairs = (*outcome.repairs, *outcome.offered)
-    return replace(outcome.finding, fixes=tuple(_fix(repair, project) for repair in repairs))
 
 
 def _fix(repair: Repair, project: Project) -> Fix:

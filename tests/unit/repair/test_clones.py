@@ -208,6 +208,18 @@ def test_frozen_statistics_alone_are_copied(proposed):
     assert _line(new, 2) == f"y = torch.func.functional_call(norm, {copies}, (x,))"
 
 
+def test_the_inputs_of_a_backward_are_no_operands(proposed):
+    """``grad`` would find no graph that leads to a copy."""
+    text = "import torch\ng, = torch.autograd.grad(loss, [x], create_graph=True)\n"
+    facts = {"role": "self", "expression": "x"}
+    assert (
+        proposed(
+            clone_saved, "UC102", text, saved="torch.autograd.grad(loss, [x], create_graph=True)", facts=facts
+        )
+        == []
+    )
+
+
 def test_what_may_be_kept_uncopied_is_told(tmp_path):
     """A module may keep its result by a hook; torch's own function keeps nothing."""
     for call, hides in (

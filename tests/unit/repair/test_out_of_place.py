@@ -116,6 +116,16 @@ def test_without_torch_in_scope():
     assert rewritten(rewrites, "x.copy_(a)  # <-\nuse(x)\n") == ["x = x.clone().copy_(a)\nuse(x)\n"]
 
 
+def test_what_has_no_other_form():
+    """A diagonal is filled in a copy, or in what was new."""
+    text = "import torch\n{}  # <-\nuse(x)\n"
+    for before, after in (
+        ("x.fill_diagonal_(1)", "x = x.clone().fill_diagonal_(1)"),
+        ("x.mul_(2).fill_diagonal_(1)", "x = x.mul(2).fill_diagonal_(1)"),
+    ):
+        assert rewritten(rewrites, text.format(before)) == [text.format(after).replace("  # <-", "")]
+
+
 def test_a_copy_of_a_new_value_binds_it():
     """Another name's tensor is cloned, lest a later write reaches it; a part can't be bound."""
     assert rewritten(bound, "x.copy_(a / b)  # <-\nuse(x)\n") == ["x = a / b\nuse(x)\n"]

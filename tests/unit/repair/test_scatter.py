@@ -31,6 +31,7 @@ MASKED = ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]
         ("x[:, 1:] = v", ["x = x.slice_scatter(v, 1, 1, None)"]),
         ("x[2:4] += v", ["x = x.slice_scatter(x[2:4] + v, 0, 2, 4)"]),
         ("x[rows, columns] = v", ["x = x.index_put((rows, columns), v)"]),
+        ("x[0] += v", ["x = x.select_scatter(x[0] + v, 0, 0)"]),
     ],
 )
 def test_before_and_after(statement, expected):
@@ -52,9 +53,11 @@ def test_a_mask_of_fewer_dimensions(whole, number):
     assert f"h = h.masked_fill(pad[{whole}], {number})\nuse(h)\n" in texts
 
 
-@pytest.mark.parametrize("statement", ["x[::2] = v", "x[..., 0] = v", "f()[i] = v", "x[:, 0] = y = v"])
+@pytest.mark.parametrize(
+    "statement", ["x[::2] = v", "x[...] = v", "x[0, i] = v", "x[..., 0] = v", "f()[i] = v", "x[:, 0] = y = v"]
+)
 def test_not_safe_so_untouched(statement):
-    """A step has no functional form, an ellipsis hides the dimension, and a call has no name."""
+    """A step has no functional form, nor have a number and an index; an ellipsis hides the dimension."""
     assert _lines(statement) == []
 
 

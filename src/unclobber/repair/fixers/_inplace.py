@@ -14,7 +14,8 @@ from .._text import Splice
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
     {"requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "apply_", "map_", "rename_",
-     "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_"}
+     "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_", "map2_",
+     "embedding_renorm_", "resize_as_sparse_"}
 )  # fmt: skip
 _LOOSE = (ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Lambda, ast.Await)
 
@@ -93,17 +94,17 @@ def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
         return None
     code = source.code(written)
     # It fills its tensor without reading it, so the out-of-place form starts from a new tensor.
-    is_filler = name in torch_table().overwrites_all
+    is_filler, is_part = name in torch_table().overwrites_all, name == "fill_diagonal_"  # no other form
     inner = _by_name(written, source)
     if inner is not None:
         # `x.mul(2).normal_()` fills the result of `mul`, which is new.
-        changes = [source.change(written, inner.value), *([] if is_filler else [plain])]
+        changes = [source.change(written, inner.value), *([] if is_filler or is_part else [plain])]
         return InPlaceCall(source.code(node, *changes), inner.target)
     if name == "zero_" and torch is not None:
         return InPlaceCall(f"{torch}.zeros_like({code})", written)
-    if not is_filler:
+    if not (is_filler or is_part):
         return InPlaceCall(source.code(node, plain), written)
-    fresh = f"{code}.clone()" if torch is None else f"{torch}.empty_like({code})"
+    fresh = f"{code}.clone()" if torch is None or is_part else f"{torch}.empty_like({code})"
     return InPlaceCall(source.code(node, source.change(written, fresh)), written)
 
 

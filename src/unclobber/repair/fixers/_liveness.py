@@ -29,9 +29,8 @@ def read_later(source: Source, statement: ast.AST, place: ast.expr) -> bool:
             break
         if isinstance(above, Loop) and _read_in_next_turn(source, above, name, statement):
             return True
-    after = source.end(statement)
     return any(
-        source.function(node) not in (None, scope) or source.start(node) >= after
+        source.function(node) not in (None, scope) or source.start(node) >= source.end(statement)
         for node in _reads(source, reach, name, statement)
     )
 

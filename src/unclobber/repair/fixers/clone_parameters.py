@@ -1,8 +1,7 @@
 """Fixer: call a module once with copies of its parameters, so that an optimizer may update the originals
 before backward.
 
-Gradients arrive at the originals through the copies: the meaning of the program stays what it was. It
-costs the module's parameters once more until backward.
+Gradients arrive at the originals through the copies, which cost the parameters once more until backward.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding, Save
+from ...syntax import last_name
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, is_name, root_name, walk
 from ..project import Project
@@ -22,21 +23,18 @@ _MOST = 6
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the saving expression with a clone of the tensor that it saves."""
-    of_save = finding.entry.stage == "backward" or finding.code == "UC206"
+    of_save = finding.entry.stage == "backward" or (finding.code == "UC206" and not finding.writes)
     if finding.saved is None or finding.variant == "differs" or not of_save:
         return
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
             title, code, shared = _with_copy(source, node, is_result=_is_result(finding.saved))
+            alike = [part for part in inside if _is_named(source, part, finding.saved)]
+            is_meant = _is_result(finding.saved) or alike == [node]
             # A checkpoint's second run clones the value at that time, which may be overwritten already.
-            guess = finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved)
+            guess = finding.code == "UC105" or not is_meant
             yield Candidate(title, {path: source.replaced({node: code})}, shared_name=shared, guess=guess)
-
-
-def _is_meant(source: Source, node: ast.expr, inside: list[ast.expr], saved: Save) -> bool:
-    alike = [part for part in inside if _is_named(source, part, saved)]
-    return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:
@@ -101,5 +99,7 @@ def _is_read(source: Source, node: ast.expr) -> bool:
         above = source.parents[at]
         if isinstance(above, ast.Subscript) and above.slice is at:
             return False
+        if isinstance(at, ast.Call) and last_name(at.func) in ("backward", "grad"):
+            return False  # a backward that records saves what it computes; its inputs are the tensors meant
         at = above
     return True

@@ -1,8 +1,7 @@
 """Fixer: let two losses go through one graph, by ``retain_graph=True`` in the first backward.
 
-Only if the two follow each other in one pass of the program. A loop may come back to the graph that its last
-turn has freed: keeping all graphs would then make each turn slower than the last. There the state is
-detached (``detach_state``, ``detach_hidden``).
+Only if the two follow each other in one turn: keeping the graphs of all turns would make each slower than the
+last, so there the state is detached (``detach_state``, ``detach_hidden``).
 """
 
 from __future__ import annotations

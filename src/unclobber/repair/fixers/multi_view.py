@@ -25,7 +25,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
-            yield Candidate(title, {path: text}, shared_name=shared_name)
+            guess = "unflatten(" in text and "unflatten(" not in source.text  # `chunk` may be uneven
+            yield Candidate(title, {path: text}, shared_name=shared_name, guess=guess)
     made = None if finding.saved is None else finding.saved.site
     for fact in (*finding.writes, finding.saved):
         for path, source, statement in callers(fact, project):

@@ -36,11 +36,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if function is not None and all(map(_only_writes, function.body)):
             title = f"run `{function.name}` under `torch.no_grad()`"
             texts.append((decorated(source, function, f"@{torch}.no_grad()"), title))
-        late = not _is_update(source, statement)
+        late, meant = not _is_update(source, statement), Interpretation.NOT_RECORDED
         for text, title in texts:
-            yield Candidate(
-                title, {path: text}, interpretation=Interpretation.NOT_RECORDED, note=_NOTE, late=late
-            )
+            yield Candidate(title, {path: text}, interpretation=meant, note=_NOTE, late=late)
 
 
 def _is_update(source: Source, statement: ast.AST) -> bool:

@@ -27,12 +27,16 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for text, name, shared in bound(source, statement):
             yield Candidate(f"bind `{name}` to the new values", {path: text}, guess=True, shared_name=shared)
+        blocks = [above for above in source.all_above(statement) if isinstance(above, ast.With)]
+        # A write under `no_grad` leaves its tensor the history that a new one lacks.
+        cut = any("no_grad" in source.code(part.context_expr) for block in blocks for part in block.items)
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
             if finding.code == "UC209" and f"empty_like({target})" in text:
                 continue  # it would have no batch, either
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
-            yield Candidate(title, {path: text}, shared_name=target or "the written one" if is_shared else "")
+            shared = target or "the written one" if is_shared else ""
+            yield Candidate(title, {path: text}, shared_name=shared, guess=cut)
 
 
 _NARROW = frozenset({"bfloat16", "float16"})

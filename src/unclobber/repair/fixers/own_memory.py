@@ -14,6 +14,7 @@ from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import arguments_of, calls, is_place
 from ..project import Project
+from ._fresh import is_fresh
 from ._sites import saved_statements, write_statements
 from .clone_saved import cloned
 
@@ -25,9 +26,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
             yield Candidate(title, {path: source.replaced({call: cloned(source, call)})})
     for _, (path, source, statement) in write_statements(finding, project):
-        for read in operands(statement) if finding.code == "UC207" else ():
-            title = f"read a copy of `{source.code(read)}`"
-            yield Candidate(title, {path: source.replaced({read: cloned(source, read)})})
+        reads = [read for read in operands(statement) if not is_fresh(read, source)]
+        for read in reads if finding.code == "UC207" else ():
+            title, text = (
+                f"read a copy of `{source.code(read)}`",
+                source.replaced({read: cloned(source, read)}),
+            )
+            yield Candidate(title, {path: text}, guess=len(reads) > 1)
 
 
 def operands(statement: ast.AST) -> Iterator[ast.expr]:

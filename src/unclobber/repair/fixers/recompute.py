@@ -1,7 +1,6 @@
 """Fixer: compute the forward again, after the step that changed its weights, or in each turn of the loop.
 
-This changes the program: the loss is then that of the new weights, which is mostly what is meant. It
-is offered, never applied.
+The loss is then that of the new weights, which is mostly what is meant: it is offered, never applied.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Fixer: give the assignment to a part its functional form, ``x[mask] = 0`` as ``x = torch.where(mask, 0,
-x)``.
+"""Fixer: give the write of a part its functional form, ``x[mask] = 0`` as ``x = torch.where(mask, 0, x)``.
 
 ``masked_fill`` and ``where`` for masks and numbers, ``index_fill`` for index tensors and numbers,
 ``index_put`` for masks and index tensors, ``select_scatter`` and ``slice_scatter`` for one integer or slice.
@@ -56,7 +55,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             looped = loop is not None and source.code(place) not in bound
             shared = shared_name(source, statement, place)
             title = f"build the new `{source.code(place)}` with `{form}`"
-            guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
+            index = _part(statement).slice  # type: ignore[union-attr]
+            guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
+            # `x[i] += v` runs the same operation whatever its index is.
+            unknown = isinstance(statement, ast.AugAssign) and not any(map(_is_number, _parts(index)))
+            guess |= unknown and form in ("index_put", "select_scatter")
             yield Candidate(title, {path: text}, late=looped, shared_name=shared, guess=guess)
 
 
@@ -75,20 +78,20 @@ def rewrites(source: Source, statement: ast.AST, dimensions: int = 1) -> Iterato
         value, is_number = source.code(statement.value), _is_number(statement.value)  # type: ignore[attr-defined]
     x = source.code(target.value)
     for form, code in _forms(source, target, x, value, is_number, dimensions):
-        if "\n" not in code:
+        if "\n" not in code and not (form == "index_put" and any(map(_is_number, _parts(target.slice)))):
             yield source.replaced({statement: f"{x} = {code}"}), target.value, form
 
 
 def _part(statement: ast.AST) -> ast.Subscript | None:
     target = statement.target if isinstance(statement, ast.AugAssign) else single_target(statement)
-    return target if isinstance(target, ast.Subscript) else None
+    return target if isinstance(target, ast.Subscript) and not is_constant(target.slice, ...) else None
 
 
 def _forms(
     source: Source, target: ast.Subscript, x: str, v: str, is_number: bool, dimensions: int
 ) -> Iterator[tuple[str, str]]:
     """Yield the functional forms of ``x[…] = v`` with their code, by the index as it is written."""
-    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    parts = _parts(target.slice)
     if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
         index = source.code(parts[0])
         if is_number:
@@ -120,6 +123,10 @@ def _forms(
         yield "slice_scatter", f"{x}.slice_scatter({v}, {dim}, {first}, {last})"
 
 
+def _parts(index: ast.expr) -> list[ast.expr]:
+    return index.elts if isinstance(index, ast.Tuple) else [index]
+
+
 def is_everything(part: ast.expr) -> bool:
     return isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step)
 
@@ -129,11 +136,6 @@ def _is_number(value: ast.expr) -> bool:
     if is_name(getattr(value, "func", None), "float") or last_name(value) == "inf":
         return True  # `float("-inf")`, `-math.inf`
     return isinstance(value, ast.Constant) and type(value.value) in (int, float)
-
-
-def _is_mask_written(source: Source, statement: ast.AST) -> bool:
-    target = _part(statement)
-    return target is not None and _is_mask(source, target.slice)
 
 
 def _is_mask(source: Source, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
