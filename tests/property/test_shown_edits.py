@@ -1,4 +1,5 @@
-"""An edit that a report shows for a random script's first finding ends that finding, and breaks nothing."""
+"""An edit that a report shows for a random script's first finding ends that finding and breaks nothing; when
+nothing is left, the gradients are those of the script under guard."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 
 import unclobber
 from grammar import random_script
-from programs.test_helps import run
+from programs.test_helps import differing, run
 from unclobber.model import Report
 from unclobber.repair._search import _finding_key
 from unclobber.repair.candidates import with_candidates
@@ -20,19 +21,26 @@ KNOWN = {
     11: "a part saves itself where it is written: the copy that is made before is saved, too",
     1346: "two operands of one call share memory; each needs its copy",
 }
-OWN = ("must match the size", "out of bounds", "not supported for complex", "track version counter")
+OWN = ("must match the size", "out of bounds", "not supported for complex", "track version counter",
+       "does not support automatic differentiation")  # fmt: skip
 """What torch says of a script's later lines, which the first refusal had kept from running."""
 
 
 def uncured(seed: int, path: Path, counts: Counter[str]) -> str:
     """The edit after which the finding is still there, or the script fails; empty if there is none."""
-    text = str(random_script(seed))
+    first = text = str(random_script(seed))
+    codes = set()
     for _ in range(MOST_EDITS):
         path.write_text(text)
         try:
-            _, found = run(text, str(path), unclobber.watch())
+            gradients, found = run(text, str(path), unclobber.watch())
         except Exception as error:
             return "" if any(words in str(error) for words in OWN) else f"{error}\n{text}"
+        if not found and text != first and codes <= {"UC101", "UC102"}:
+            path.write_text(first)
+            guarded, _ = run(first, str(path), unclobber.guard())
+            return f"other gradients\n{text}" if guarded and differing(gradients, guarded) else ""
+        codes |= {finding.code for finding in found[:1]}
         fixes = with_candidates(Report("refused", tuple(found[:1])), str(path)).findings[:1]
         edits = next((fix.edits for finding in fixes for fix in finding.fixes if fix.edits), ())
         if not edits:

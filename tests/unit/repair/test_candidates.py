@@ -127,6 +127,10 @@ def _runs_rightly(path, fix):
 
 WRITTEN_AGAIN = {
     "the first write is to be edited": ("y = w.exp()\ny[w > 0] = 0.5\ny /= y.sum()\nz = y", "(w > 0, 0.5)"),
+    "a new tensor would lose the gradient": (
+        "y = w.exp()\nwith torch.no_grad(): y *= 2\nz = y",
+        "w.exp().clone()",
+    ),
     "another name sees the writes": ("v = w * 1\ny = v.mul_(0.5).exp_()\nz = y.mul_(2) + v", "v.copy_("),
 }
 

@@ -37,6 +37,8 @@ def two_losses(finding: Finding, project: Project) -> bool:
     freed, needed = finding.freed, finding.needed
     if freed is None or needed is None:
         return False
+    # A call more than stands between the two is one of another turn (test_keep_graph.py,
+    # test_another_loss_in_between).
     between = needed.nth - freed.nth - 1
     earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part

@@ -28,8 +28,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, name, shared in bound(source, statement):
             yield Candidate(f"bind `{name}` to the new values", {path: text}, guess=True, shared_name=shared)
         blocks = [above for above in source.all_above(statement) if isinstance(above, ast.With)]
+        heads = [source.code(part.context_expr) for block in blocks for part in block.items]
         # A write under `no_grad` leaves its tensor the history that a new one lacks.
-        cut = any("no_grad" in source.code(part.context_expr) for block in blocks for part in block.items)
+        cut = any(mode in head for head in heads for mode in ("no_grad", "inference_mode"))
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
             if finding.code == "UC209" and f"empty_like({target})" in text:

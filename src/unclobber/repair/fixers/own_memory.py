@@ -28,10 +28,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in write_statements(finding, project):
         reads = [read for read in operands(statement) if not is_fresh(read, source)]
         for read in reads if finding.code == "UC207" else ():
-            title, text = (
-                f"read a copy of `{source.code(read)}`",
-                source.replaced({read: cloned(source, read)}),
-            )
+            text = source.replaced({read: cloned(source, read)})
+            title = f"read a copy of `{source.code(read)}`"
             yield Candidate(title, {path: text}, guess=len(reads) > 1)
 
 
