@@ -6,11 +6,13 @@ import functools
 import json
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from programs import marks
+from unclobber.model import Edit
 from warm import OURS, python
 
 PROGRAMS = Path(__file__).parent
@@ -95,6 +97,14 @@ def _process(arguments: list[str], program: Path, first: str = OURS) -> Run:
 
 
 _GRADIENT = re.compile(r"^(?:grad )?(\S+) (\S+) (\S+)$")
+
+
+def with_edits(text: str, edits: Iterable[Edit]) -> str:
+    """A program's text with the lines of some edits replaced."""
+    lines = text.split("\n")
+    for edit in sorted(edits, key=lambda edit: -edit.line):
+        lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
+    return "\n".join(lines)
 
 
 def gradients(stdout: str) -> dict[str, tuple[float, float]]:

@@ -20,8 +20,8 @@ from torch import nn
 
 import unclobber
 from programs.helps import HELPED, Helped
-from programs.running import find_cases
-from unclobber.model import PACKAGE, Finding, Fix, Help, Interpretation, Report
+from programs.running import find_cases, with_edits
+from unclobber.model import PACKAGE, Edit, Finding, Fix, Help, Interpretation, Report
 from unclobber.repair import _interpretations, with_candidates
 from unclobber.repair._candidate import interpretation_of
 from unclobber.report._notes import helps
@@ -213,21 +213,22 @@ def test_the_copy_cures(case):
     assert differing(found, guarded) == []
 
 
+def shown_edits(finding: Finding, path: str) -> tuple[Edit, ...]:
+    """The edits that a report of one finding shows; empty if there are none."""
+    report = with_candidates(Report("refused", (finding,), command=(path,)), path)
+    (edits,) = [fix.edits for found in report.findings for fix in found.fixes if fix.edits] or [()]
+    return edits
+
+
 def shown_edits_made(text: str, path: str) -> tuple[str, list[Finding]]:
     """The program with the edit that each report shows made, and what is found then; at most five in turn."""
     for _ in range(5):
         _, found = run(text, path, unclobber.watch())
-        report = Report("refused", tuple(found[:1]), command=(path,))
-        (edits,) = [
-            fix.edits for one in with_candidates(report, path).findings for fix in one.fixes if fix.edits
-        ] or [()]
+        edits = shown_edits(found[0], path) if found else ()
         if not edits:
             break
-        lines = text.split("\n")
-        for edit in sorted(edits, key=lambda edit: -edit.line):
-            assert os.path.realpath(edit.path) == os.path.realpath(path)
-            lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
-        text = "\n".join(lines)
+        assert all(os.path.realpath(edit.path) == os.path.realpath(path) for edit in edits)
+        text = with_edits(text, edits)
         Path(path).write_text(text)
     return text, found
 

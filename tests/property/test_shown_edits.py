@@ -11,10 +11,9 @@ import pytest
 
 import unclobber
 from grammar import random_script
-from programs.test_helps import differing, run
-from unclobber.model import Report
+from programs.running import with_edits
+from programs.test_helps import differing, run, shown_edits
 from unclobber.repair._search import _finding_key
-from unclobber.repair.candidates import with_candidates
 
 PARTS, IN_A_PART, MOST_EDITS = range(20), 100, 4
 KNOWN = {
@@ -29,8 +28,8 @@ OWN = ("must match the size", "out of bounds", "not supported for complex", "tra
 def uncured(seed: int, path: Path, counts: Counter[str]) -> str:
     """The edit after which the finding is still there, or the script fails; empty if there is none."""
     first = text = str(random_script(seed))
-    codes = set()
-    for _ in range(MOST_EDITS):
+    before, codes = None, set()
+    for _ in range(MOST_EDITS + 1):
         path.write_text(text)
         try:
             gradients, found = run(text, str(path), unclobber.watch())
@@ -40,23 +39,15 @@ def uncured(seed: int, path: Path, counts: Counter[str]) -> str:
             path.write_text(first)
             guarded, _ = run(first, str(path), unclobber.guard())
             return f"other gradients\n{text}" if guarded and differing(gradients, guarded) else ""
-        codes |= {finding.code for finding in found[:1]}
-        fixes = with_candidates(Report("refused", tuple(found[:1])), str(path)).findings[:1]
-        edits = next((fix.edits for finding in fixes for fix in finding.fixes if fix.edits), ())
+        key = _finding_key(found[0]) if found else None
+        if key is not None and key == before:
+            return f"{found[0].message}\n{text}"
+        edits = shown_edits(found[0], str(path)) if found else ()
         if not edits:
             return ""
-        lines = text.split("\n")
-        for edit in sorted(edits, key=lambda edit: -edit.line):
-            lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
-        text = "\n".join(lines)
-        path.write_text(text)
+        text, before = with_edits(text, edits), key
+        codes.add(found[0].code)
         counts["edits"] += 1
-        try:
-            _, again = run(text, str(path), unclobber.watch())
-        except Exception:  # the next turn says whether it is the script's own
-            continue
-        if again and _finding_key(again[0]) == _finding_key(found[0]):
-            return f"{found[0].message}\n{edits}\n{text}"
     return ""
 
 
