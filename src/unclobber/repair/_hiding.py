@@ -124,10 +124,7 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
 
 def _bound(code: str) -> Iterator[str]:
     """Yield the names, attributes and items that some lines bind."""
-    try:
-        tree = ast.parse(textwrap.dedent(code))
-    except (SyntaxError, ValueError):
-        return  # a part of a statement
-    for node in ast.walk(tree):
+    source = parse(textwrap.dedent(code))  # None for a part of a statement
+    for node in source.nodes if source else ():
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
             yield ast.unparse(node)

@@ -12,6 +12,7 @@ import os
 import shlex
 import tokenize
 from dataclasses import replace
+from functools import partial
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
 from ..syntax import text_of
@@ -37,7 +38,8 @@ def with_candidates(report: Report, script: str | None = None, *, every: bool = 
     for at, finding in enumerate(findings if every else findings[:MOST]):
         if finding.repaired or any(fix.verified for fix in finding.fixes) or (read > MOST_READ and not every):
             continue
-        read += sum(_length(path) for path in {site.path for site in _places(finding) if not site.library})
+        own = {site.path for site in _places(finding) if not site.library}
+        read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
         best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
         if isinstance(best, Fix):
             findings[at] = _carrying(finding, replace(best, proved_by=command))
@@ -83,13 +85,6 @@ def _notebook(path: str) -> str:
     cells = [name for name in list(linecache.cache) if cell_name(name)] if cell_name(path) else []
     texts = ("".join(linecache.getlines(name)) for name in cells)
     return "\n".join(text for text in texts if parse(text) is not None)
-
-
-def _length(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:  # a cell, or a file that is gone
-        return 0
 
 
 def _is_as_it_ran(project: Project, site: Site) -> bool:

@@ -26,14 +26,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     of_save = finding.entry.stage == "backward" or (finding.code == "UC206" and not finding.writes)
     if finding.saved is None or finding.variant == "differs" or not of_save:
         return
+    is_result = _is_result(finding.saved)
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
-            title, code, shared = _with_copy(source, node, is_result=_is_result(finding.saved))
+            title, code, shared = _with_copy(source, node, is_result=is_result)
             alike = [part for part in inside if _is_named(source, part, finding.saved)]
-            is_meant = _is_result(finding.saved) or alike == [node]
             # A checkpoint's second run clones the value at that time, which may be overwritten already.
-            guess = finding.code == "UC105" or not is_meant
+            guess = finding.code == "UC105" or not (is_result or alike == [node])
             yield Candidate(title, {path: source.replaced({node: code})}, shared_name=shared, guess=guess)
 
 

@@ -24,8 +24,7 @@ _ITERATORS = ("enumerate", "zip", "reversed")
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
     for _, (path, source, statement) in saved_statements(finding, project):
-        for text, title, shared_name in rewrites(source, statement):
-            guess = "unflatten(" in text and "unflatten(" not in source.text  # `chunk` may be uneven
+        for text, title, shared_name, guess in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name, guess=guess)
     made = None if finding.saved is None else finding.saved.site
     for fact in (*finding.writes, finding.saved):
@@ -120,8 +119,8 @@ def _numbers(value: ast.expr) -> int | list[int] | None:
     return None
 
 
-def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
-    """Yield texts for a statement that makes several views, a title, and code that its writes miss."""
+def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield texts, titles, code that each one's writes miss, and whether it guesses (``chunk`` is even)."""
     for node in calls(statement, torch_table().returns_several_views):
         if not isinstance(node.func, ast.Attribute):
             continue
@@ -130,7 +129,8 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
         count = _unpacked(statement) if whole else 0
         parts = single(source, node, count) if count else None
         if parts is not None:
-            yield source.replaced({node: parts}), "index each part, so that each is a view of its own", ""
+            title = "index each part, so that each is a view of its own"
+            yield source.replaced({node: parts}), title, "", node.func.attr == "chunk"
         if whole:
             code = f"[part.clone() for part in {source.code(node)}]"
             shared = not is_fresh(of, source)
@@ -138,7 +138,7 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
                 shared = read_later(source, statement, of) or held_elsewhere(source, statement, of)
             base = source.code(of) if shared else ""
             title = f"copy the parts that `{node.func.attr}` gives"
-            yield source.replaced({node: code}), title, base
+            yield source.replaced({node: code}), title, base, False
 
 
 def _unpacked(statement: ast.AST) -> int:

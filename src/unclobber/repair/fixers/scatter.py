@@ -45,7 +45,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield functional forms of the writing assignments."""
     for write, (path, source, statement) in write_statements(finding, project):
         dimensions = 1 if finding.saved is None else len(finding.saved.shape)
-        for text, place, form in rewrites(source, statement, dimensions):
+        for text, target, form in rewrites(source, statement, dimensions):
+            place, index = target.value, target.slice
             if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
             # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
@@ -55,7 +56,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             looped = loop is not None and source.code(place) not in bound
             shared = shared_name(source, statement, place)
             title = f"build the new `{source.code(place)}` with `{form}`"
-            index = _part(statement).slice  # type: ignore[union-attr]
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
             # `x[i] += v` runs the same operation whatever its index is.
             unknown = isinstance(statement, ast.AugAssign) and not any(map(_is_number, _parts(index)))
@@ -63,8 +63,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(title, {path: text}, late=looped, shared_name=shared, guess=guess)
 
 
-def rewrites(source: Source, statement: ast.AST, dimensions: int = 1) -> Iterator[tuple[str, ast.expr, str]]:
-    """Yield new texts, the place that is bound to the result, and the function that is used.
+def rewrites(
+    source: Source, statement: ast.AST, dimensions: int = 1
+) -> Iterator[tuple[str, ast.Subscript, str]]:
+    """Yield new texts, the part that was written, and the function that is used.
 
     Args:
         dimensions: The number of the tensor's dimensions; a mask of its rows may have fewer.
@@ -79,7 +81,7 @@ def rewrites(source: Source, statement: ast.AST, dimensions: int = 1) -> Iterato
     x = source.code(target.value)
     for form, code in _forms(source, target, x, value, is_number, dimensions):
         if "\n" not in code and not (form == "index_put" and any(map(_is_number, _parts(target.slice)))):
-            yield source.replaced({statement: f"{x} = {code}"}), target.value, form
+            yield source.replaced({statement: f"{x} = {code}"}), target, form
 
 
 def _part(statement: ast.AST) -> ast.Subscript | None:
