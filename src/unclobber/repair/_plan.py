@@ -9,6 +9,7 @@ from ._candidate import Candidate
 from ._syntax import parse
 from .fixers import FIXERS
 from .fixers._needless import with_fewer_copies
+from .fixers._sites import is_unrecorded
 from .project import Project
 
 MOST = 40  # limit of candidates for one finding, not counting those that the user decides on
@@ -25,8 +26,9 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     seen: set[frozenset[tuple[str, str]]] = set()
     if certain:  # without a later write the tensor is overwritten all the same
         finding = replace(finding, writes=finding.writes[:1])
+    unrecorded = certain and is_unrecorded(finding, project)
     for rank, fixer in enumerate(FIXERS.values()):
-        if certain and fixer.in_doubt:
+        if certain and (fixer.in_doubt or (fixer.new and unrecorded)):
             continue
         variants = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
         for candidate in (candidate for some in variants for candidate in some):

@@ -42,7 +42,8 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             return site(path, expression, line=line, callers=callers)
 
         written = write if isinstance(write, list) else [] if write is None else [write]
-        writes = tuple(Write(place(w, callers), "add_", True, True, **(write_facts or {})) for w in written)
+        known = {"operation": "add_", "bumps_version": True, "overlaps_needed": True, **(write_facts or {})}
+        writes = tuple(Write(place(w, callers), **known) for w in written)
         finding = Finding(
             code,
             "a message",

@@ -8,6 +8,7 @@ import runpy
 import pytest
 
 import unclobber
+from programs.running import with_edits
 from unclobber.model import Edit, Report
 from unclobber.repair import _plan
 from unclobber.repair import candidates as module
@@ -116,12 +117,9 @@ def test_a_part_is_filled_by_mask_only_where_it_is_one(tmp_path, index, code):
 
 
 def _runs_rightly(path, fix):
-    lines = path.read_text().split("\n")
-    (edit,) = fix.edits
-    lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
     with unclobber.guard():
         expected = runpy.run_path(str(path))["w"].grad
-    path.write_text("\n".join(lines))
+    path.write_text(with_edits(path.read_text(), fix.edits))
     assert runpy.run_path(str(path))["w"].grad.equal(expected)
 
 
@@ -129,6 +127,14 @@ WRITTEN_AGAIN = {
     "the first write is to be edited": ("y = w.exp()\ny[w > 0] = 0.5\ny /= y.sum()\nz = y", "(w > 0, 0.5)"),
     "a new tensor would lose the gradient": (
         "y = w.exp()\nwith torch.no_grad(): y *= 2\nz = y",
+        "w.exp().clone()",
+    ),
+    "so would one that is filled by a mask": (
+        "y = w.exp()\nwith torch.no_grad(): y[w > 0] = 0.5\nz = y",
+        "w.exp().clone()",
+    ),
+    "so would one in a function that records nothing": (
+        "y = w.exp()\n@torch.no_grad()\ndef halve(t):\n    t *= 0.5\n    return t\nz = halve(y)",
         "w.exp().clone()",
     ),
     "another name sees the writes": ("v = w * 1\ny = v.mul_(0.5).exp_()\nz = y.mul_(2) + v", "v.copy_("),

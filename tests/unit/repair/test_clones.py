@@ -196,7 +196,8 @@ def test_a_copy_has_no_batch_either(proposed):
     """Under vmap neither a copy of the written tensor nor one like it may take a batch."""
     text = "import torch\nout.copy_(x)\nuse(out)\n"
     assert proposed(clone_target, "UC209", text, write="out.copy_(x)") == []
-    texts = proposed(FIXERS["out-of-place"], "UC209", text, write="out.copy_(x)")
+    copied = {"operation": "copy_"}
+    texts = proposed(FIXERS["out-of-place"], "UC209", text, write="out.copy_(x)", write_facts=copied)
     assert texts == [text.replace("out.copy_(x)", "out = x.clone()")]
 
 

@@ -25,6 +25,7 @@ class Fixer:
     codes: str = ""  # the codes that it is for, separated by blanks; empty for those of all writes
     in_doubt: bool = False
     """Whether each of its candidates is in doubt (`Candidate.in_doubt`), so that no report shows one."""
+    new: bool = False  # whether it puts in a new tensor, which has no history where nothing is recorded
     cuts: bool = False  # whether it detaches what a loop carries, which only the user can decide
     keeps_graphs: bool = False  # whether it copies weights for the graphs of all turns, which a cut frees
 
@@ -41,16 +42,16 @@ _FIXERS = (
         "the write stays in place and is not recorded, so no gradient goes through it",
         "UC201 UC202 UC203",
     ),
-    Fixer("out-of-place", "a new tensor and no copy; other names keep the old one"),
+    Fixer("out-of-place", "a new tensor and no copy; other names keep the old one", new=True),
     Fixer("return-gradient", "a new tensor and no copy, which the hook returns", "UC104"),
-    Fixer("rebind-element", "a new tensor as the container's entry; other names keep the old one"),
+    Fixer("rebind-element", "a new tensor as the container's entry; other names keep the old one", new=True),
     Fixer("inplace-modules", "the module makes a new tensor"),
     Fixer("list-stack", "a list of new tensors and one stack; no name keeps the buffer"),
-    Fixer("scatter", "a new tensor as large as the whole; other names keep the old one"),
+    Fixer("scatter", "a new tensor as large as the whole; other names keep the old one", new=True),
     Fixer("mark-dirty", "the Function still writes in place, and says so"),
     Fixer("empty-cache", "the region stays open, and each weight is cast once more", "UC106"),
     Fixer("clone-saved", "a copy more, for backward; the write stays in place, and every name sees it"),
-    Fixer("clone-target", "a copy more, and the write goes into it; other names keep the old one"),
+    Fixer("clone-target", "a copy more, and the write goes into it; other names keep the old one", new=True),
     Fixer("multi-view", "each part is a view of its own", "UC203"),
     Fixer("own-memory", "a copy more, in which each element has a place of its own", "UC202 UC207"),
     Fixer("inference-mode", "another gradient mode; the write stays in place", "UC204 UC206"),

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding, Need, Save, Site, Write
+from ...syntax import last_name
 from .._syntax import Source, walk
 from ..project import Project
 
@@ -55,6 +56,20 @@ def overwrites_parameters(finding: Finding) -> bool:
     unseen = finding.code == "UC102" and bool(finding.saved.site.below)
     by_optimizer = any(write.optimizer is not None for write in finding.writes)
     return by_optimizer or unseen or finding.saved.name is not None
+
+
+def modes_in(head: ast.AST) -> set[str]:  # of a block or a decorator, as far as they record nothing
+    return {last_name(node) for node in walk(head)} & {"no_grad", "inference_mode"}
+
+
+def is_unrecorded(finding: Finding, project: Project) -> bool:
+    """Return whether a write stands in a block, or in a function, in which nothing is recorded."""
+    for _, (_, source, statement) in write_statements(finding, project):
+        for above in source.all_above(statement):
+            blocks = [item.context_expr for item in getattr(above, "items", ())]
+            if any(map(modes_in, [*blocks, *getattr(above, "decorator_list", ())])):
+                return True
+    return False
 
 
 def steps_along_gradient(statement: ast.AST) -> bool:  # a hand-made step changes the parameter itself

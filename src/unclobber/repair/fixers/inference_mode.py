@@ -9,12 +9,11 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from ...model import Finding
-from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Function, Source, flat, is_name, is_place, is_small, walk
+from .._syntax import Function, Source, flat, is_name, is_place, is_small
 from .._text import Splice
 from ..project import Project
-from ._sites import saved_statements, sites
+from ._sites import modes_in, saved_statements, sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -45,9 +44,6 @@ def uses(source: Source) -> list[ast.Attribute]:  # `no_grad` works as a bare de
     return [node for node in named if is_name(node.value, source.torch_name or "")]
 
 
-_MODES = frozenset({"no_grad", "inference_mode"})
-
-
 def without_mode(source: Source, function: Function, statement: ast.AST) -> str | None:
     """Return the text without the function's mode decorator, and all but one statement in blocks of that
     mode.
@@ -55,7 +51,7 @@ def without_mode(source: Source, function: Function, statement: ast.AST) -> str 
     Returns:
         None if the function has no such decorator, or if the statement is not directly in its body.
     """
-    mode = next((mode for mode in function.decorator_list if _names(mode) & _MODES), None)
+    mode = next((mode for mode in function.decorator_list if modes_in(mode)), None)
     if mode is None or statement not in function.body or not is_small(statement):
         return None
     own = source.line(statement)
@@ -81,7 +77,7 @@ def _without_decorator(source: Source, decorator: ast.expr) -> Splice:  # its co
 def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator[str]:
     """Yield the text with one statement of a ``no_grad`` function in a block that records gradients."""
     torch = source.torch_name
-    modes = set().union(*(_names(decorator) & _MODES for decorator in function.decorator_list))
+    modes = set().union(*map(modes_in, function.decorator_list))
     if torch is None or modes != {"no_grad"}:
         return  # `enable_grad` records nothing there (test_structural_fixers.py)
     yield from source.put_under(statement, f"with {torch}.enable_grad():")
@@ -94,7 +90,7 @@ def out_of_block(source: Source, statement: ast.AST) -> str | None:
         return None
     own, outer = source.line(statement), source.line(block)
     mode = block.items[0].context_expr
-    if own.in_header or not _names(mode) & _MODES:
+    if own.in_header or not modes_in(mode):
         return None
     header = f"with {source.code(mode)}:"
     first, last = (block.body.index(own.statements[n]) for n in (0, -1))
@@ -102,10 +98,6 @@ def out_of_block(source: Source, statement: ast.AST) -> str | None:
     before, after = (_under(source, lines, header, outer.indent) for lines in parts)
     taken = source.moved(own.above, own.end, outer.indent)
     return source.edited(Splice(outer.start, outer.end, before + taken + after))
-
-
-def _names(mode: ast.AST) -> set[str]:
-    return {last_name(node) for node in walk(mode)}
 
 
 def _under(source: Source, lines: Sequence[ast.stmt], header: str, indent: str) -> str:

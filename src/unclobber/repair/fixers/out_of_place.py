@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
+from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, flat, is_place, method_call, walk
 from ..project import Project
@@ -22,22 +23,17 @@ from ._sites import steps_along_gradient, write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements in their out-of-place forms."""
-    for _, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for text, name, shared in bound(source, statement):
             yield Candidate(f"bind `{name}` to the new values", {path: text}, guess=True, shared_name=shared)
-        blocks = [above for above in source.all_above(statement) if isinstance(above, ast.With)]
-        heads = [source.code(part.context_expr) for block in blocks for part in block.items]
-        # A write under `no_grad` leaves its tensor the history that a new one lacks.
-        cut = any(mode in head for head in heads for mode in ("no_grad", "inference_mode"))
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
-            if finding.code == "UC209" and f"empty_like({target})" in text:
-                continue  # it would have no batch, either
+            if finding.code == "UC209" and write.operation in torch_table().overwrites_all:
+                continue  # what is filled in its place would have no batch, either
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
-            shared = target or "the written one" if is_shared else ""
-            yield Candidate(title, {path: text}, shared_name=shared, guess=cut)
+            yield Candidate(title, {path: text}, shared_name=target or "the written one" if is_shared else "")
 
 
 _NARROW = frozenset({"bfloat16", "float16"})
