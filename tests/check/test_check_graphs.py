@@ -654,3 +654,62 @@ def test_the_first_turn_of_a_loop_is_told_from_later_ones(loop, test, count):
         all_rules=True,
     )
     assert [code for code, *_ in found] == ["UC101"] * count
+
+
+STATE = """
+    {kind}
+    def train(start):
+        w = nn.Parameter(torch.ones(5))
+        {before}
+        for i in range(3):
+            {within}
+            for _ in range(4):
+                state.h = state.h + w * state.h
+            loss = state.h.square().mean()
+            loss.backward()
+"""
+PLAIN = "class State:\n        def __init__(self, h):\n            self.h = h"
+FIELDS = "import dataclasses\n    @dataclasses.dataclass\n    class State:\n        h: torch.Tensor"
+
+
+@pytest.mark.parametrize(("kind", "before", "within", "count"), [
+    *[(kind, "state = State(start.clone())", "pass", 1) for kind in (PLAIN, FIELDS)],
+    *[(kind, "pass", "state = State(start.clone())", 0) for kind in (PLAIN, FIELDS)],
+    *[(kind, "state = State(start)", "state = State(state.h.detach())", 0) for kind in (PLAIN, FIELDS)],
+    (FIELDS, "state = State(start)", "state = State(state.h)", 1),
+])  # fmt: skip
+def test_a_loop_makes_an_object_anew(kind, before, within, count):
+    """Its attributes are not those of the object that had the name in the turn before."""
+    found = found_in(STATE.format(kind=kind, before=before, within=within))
+    assert [code for code, *_ in found] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("loop", "advice"), [
+    ("for x in data:\n    h = net(h)\n    loss = h.sum()", "detach what one turn"),
+    ("h = net(h)\nfor k in (1, 2):\n    loss = k * h.sum()", "call step() after"),
+])  # fmt: skip
+def test_advice_on_a_step_says_whether_a_loop_carries_the_graph(loop, advice):
+    text = f"""{HEAD}
+net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+opt = torch.optim.SGD(net.parameters(), 0.1)
+h = torch.ones(4)
+{loop}
+    loss.backward(retain_graph=True)
+    opt.step()
+"""
+    (found,) = check_text(text, "train.py")
+    assert found.fixes[0].title.startswith(advice)
+
+
+def test_a_network_goes_on_with_what_it_returned_by_a_keyword(tmp_path):
+    """It may cut that off itself: the carried state of a hierarchical reasoning model."""
+    body = """
+    def train(net, loader):
+        optimizer = torch.optim.Adam(net.parameters())
+        carry = None
+        for x in loader:
+            carry, loss = net(x, {}carry)
+            loss.backward()
+            optimizer.step()
+    """
+    assert found_in(body.format("carry=")) == found_in(body.format("")) == []

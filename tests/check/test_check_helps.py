@@ -7,6 +7,7 @@ One program a rule, beside what each way of its advice does to it; all run in th
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import unclobber
 from programs.helps import IN_PLACE, NET, VIEW, Helped, W
 from programs.test_helps import SAYS, as_meant, differing, run
+from unclobber.cli import main
 from unclobber.model import Finding
 from unclobber.static import check_text
 from unclobber.static._rules import CheckRule
@@ -29,6 +31,12 @@ class Advised:
     edits: tuple[str, ...]
     meant: str = ""
     """The edit that gives the program as it is meant; empty for the program itself, under guard."""
+    carried: bool = False
+    """Whether a turn of a loop goes on with what the one before computed."""
+
+    @property
+    def advice(self) -> str:
+        return self.rule.value.if_carried if self.carried else self.rule.value.advice
 
     @property
     def program(self) -> Helped:
@@ -127,6 +135,9 @@ ADVISED = [
             + "net(x).sum().backward()\n", ("inplace=True => ",)),
     Advised(CheckRule.STEP, NET + X + "a = net(x).sum()\nb = net(x).square().sum()\na.backward()\nopt.step()\nb.backward()\n",
             ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
+    Advised(CheckRule.STEP, NET + X + "state = x\nfor _ in range(2):\n    state = net(state).sum() + x\n    opt.zero_grad()\n"
+            + "    state.square().sum().backward(retain_graph=True)\n    opt.step()\n",
+            ("net(state) => net(state.detach())",), meant="net(state) => net(state.detach())", carried=True),
     Advised(CheckRule.LOADED, NET + X + "old = {k: v.clone() for k, v in net.state_dict().items()}\nloss = net(x).square().sum()\n"
             + "net.load_state_dict(old)\nloss.backward()\n",
             ("net.load_state_dict(old)\nloss.backward() => loss.backward()\nnet.load_state_dict(old)",)),
@@ -186,17 +197,17 @@ ADVISED = [
 ]  # fmt: skip
 
 
-def found_by(rule: CheckRule, text: str) -> Finding:
+def found_by(advised: Advised, text: str) -> Finding:
     """What the rule finds in a program."""
     found = check_text(text, "program.py", all_rules=True)
-    return next(finding for finding in found if finding.fixes[0].title == rule.value.advice)
+    return next(finding for finding in found if finding.fixes[0].title == advised.advice)
 
 
 @pytest.mark.parametrize("advised", ADVISED, ids=lambda advised: advised.rule.name)
 def test_advice_cures(advised, tmp_path):
     """Of a program that the rule finds; gradients are those that were meant, or the advice says otherwise."""
-    path, program, advice = str(tmp_path / "program.py"), advised.program, advised.rule.value.advice
-    expected = as_meant(program, path, found_by(advised.rule, program.twin("")))
+    path, program, advice = str(tmp_path / "program.py"), advised.program, advised.advice
+    expected = as_meant(program, path, found_by(advised, program.twin("")))
     assert expected
     for edit in advised.edits:
         Path(path).write_text(program.twin(edit))
@@ -208,4 +219,36 @@ def test_advice_cures(advised, tmp_path):
 
 def test_every_rule_is_executed():
     """A rule without a program, or an edit, fails here."""
+    said = {text for rule in CheckRule for text in (rule.value.advice, rule.value.if_carried) if text}
+    assert {advised.advice for advised in ADVISED if advised.edits} == said
     assert {advised.rule for advised in ADVISED if advised.edits} == set(CheckRule)
+
+
+SIMULATED = """
+import torch
+from torch import nn
+class State:
+    def __init__(self, vel):
+        self.vel = vel
+class System(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(3))
+    def forces(self, state):
+        return self.w * state.vel{more}
+    def forward(self, state):
+        for _ in range(3):
+            state.vel += self.forces(state)
+        return state.vel.square().sum()
+System()(State(torch.ones(3))).backward()
+"""
+
+
+@pytest.mark.parametrize(("more", "count"), [("", 1), (" * state.vel.norm()", 0)])
+def test_check_shows_an_edit_only_if_the_rules_suspect_less_with_it(more, count, tmp_path, capsys):
+    """A clone of one factor would leave what the norm keeps to be overwritten."""
+    path = tmp_path / "net.py"
+    path.write_text(SIMULATED.format(more=more))
+    assert main(["check", str(path), "--no-cache", "--format", "json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    assert len([fix for fix in found["fixes"] if fix["diff"]]) == count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -399,3 +399,82 @@ def test_the_first_of_two_saves_is_told_whatever_stands_before(others):
     """
     (found,) = check_text(HEAD + "torch.rand(1)\n" * others + dedent(body), "program.py")
     assert found.saved.site.statement == "c = a.exp()"
+
+
+SUBCLASS = """
+class Scaled(nn.Linear):
+    def forward(self, x):
+        return nn.functional.linear(x, 2 * self.weight)
+net = nn.Sequential(Scaled(4, 4), nn.Tanh(), Scaled(4, 4))
+optimizer = torch.optim.Adam(net.parameters())
+def train(data):
+    for x in data:
+        {forward}
+        loss = y.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def start():
+    layer = Scaled(4, 4)
+    {start}
+"""
+
+
+@pytest.mark.parametrize(("forward", "start", "expected"), [
+    ("y = net(x)", "layer.reset_parameters()", []),
+    ("y = net(x)", "layer.weight[0] = 0", ["layer.weight[0] = 0"]),
+    ("y = net(x)", "layer.bias.fill_(1)", ["layer.bias.fill_(1)"]),
+    ("y = net(x)", "with torch.no_grad(): layer.bias.fill_(1)", []),
+    ("y = net(x); optimizer.step()", "pass", ["optimizer.step()"]),
+])  # fmt: skip
+def test_the_parameters_of_a_class_that_derives_from_a_layer(forward, start, expected):
+    found = found_in(SUBCLASS.format(forward=forward, start=start))
+    assert [text.rpartition("; ")[2] for *_, text in found] == expected
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("elsewhere", ["", "def apply(x):\n    return change(x)"])
+def test_a_function_inside_of_a_function_that_is_handed_on(deep, elsewhere):
+    """Another function of the file calls one of the same name."""
+    inner = "def change(x):\n    y = net(x).sigmoid()\n    y += 1\n    return y\nreturn change"
+    inner = f"def made():\n{indent(inner, '    ')}\nreturn made" if deep else inner
+    found = found_in(f"def make():\n    net = nn.Linear(4, 4)\n{indent(inner, '    ')}\n{elsewhere}\n")
+    assert [text for *_, text in found] == ["y += 1"]
+
+
+@pytest.mark.parametrize(("features", "count"), [("self.net(x)", 1), ("x", 0), ("self.net(x).detach()", 0)])
+def test_what_a_product_keeps_is_overwritten_in_the_same_function(features, count):
+    """A queue of keys, as in MoCo: a layer's result surely has a graph, an argument only may have one."""
+    body = f"""
+    class Contrast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+            self.register_buffer("queue", torch.randn(4, 64))
+        def forward(self, x, keys):
+            logits = {features} @ self.queue
+            self.queue[:, :8] = keys
+            return logits
+    """
+    assert [text for *_, text in found_in(body)] == ["self.queue[:, :8] = keys"] * count
+
+
+@pytest.mark.parametrize(("mode", "count"), [("torch.no_grad()", 0), ("torch.enable_grad()", 1)])
+def test_a_forward_that_turns_gradients_off_uses_no_parameters(mode, count):
+    body = f"""
+    class Critic:
+        def __init__(self):
+            self.net = nn.Linear(4, 1)
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+        def forward(self, x):
+            with {mode}:
+                return self.net(x)
+        def update(self, x, after):
+            target = 0.9 * self.forward(after)
+            for _ in range(3):
+                self.optimizer.zero_grad()
+                loss = (self.net(x) - target).square().mean()
+                loss.backward(retain_graph=True)
+                self.optimizer.step()
+    """
+    assert len(found_in(body)) == count

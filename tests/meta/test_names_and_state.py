@@ -66,7 +66,7 @@ STATE = {
         "derivatives.torch_table._lock", "torch_internals.compat.graph._lock",
     },
     "filled by decorators as the package is imported": {
-        "static._engine.followers", "static._transfers.transfer_functions",
+        "static._engine.followers", "static._call.transfer_functions",
     },
     "nothing of it changes": {
         "torch_internals.compat.kept.no_memory", "torch_internals.compat._behaviour.behaviour",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -81,6 +83,28 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
         notices=(*report.notices, *notices, *_problems(checked_files), *_stale(checked_files, options)),
         outcome="suspected" if report.findings else "clean",
     )
+
+
+def fewer_with(finding: Finding, texts: Mapping[str, str]) -> bool:
+    """Return whether the rules suspect less with an edit, or it isn't one of the finding's file alone."""
+    place = next((fact.site for fact in (*finding.writes, finding.needed) if fact is not None), None)
+    path, text = next(iter(texts.items()))
+    known = "".join(linecache.getlines(path))
+    if len(texts) > 1 or not known or place is None or os.path.realpath(place.path) != os.path.realpath(path):
+        return True
+    # With `--all` a write may still be suspected for code that is not read: the usual rules decide first.
+    for all_rules in (False, True):
+        if before := _suspected(known, path, finding.code, all_rules=all_rules):
+            return _suspected(text, path, finding.code, all_rules=all_rules) < before
+    return True
+
+
+@lru_cache(maxsize=8)
+def _suspected(text: str, path: str, code: str, *, all_rules: bool) -> int:
+    from ..static import check_files
+
+    (checked,) = check_files([path], all_rules=all_rules, text=text)
+    return sum(finding.code == code for finding in checked.findings)
 
 
 def cache_of(settings: ProjectSettings) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import click
 
 from ..report import FORMATS, options_for, to_json
-from ._looking import looked_at
+from ._looking import fewer_with, looked_at
 from ._output import write_document
 
 _WHY = "nothing was run"
@@ -25,7 +25,7 @@ def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Cal
     from ..repair import together, with_candidates
 
     report = looked_at(paths)
-    report = with_candidates(report, every=True)
+    report = with_candidates(report, every=True, ends=fewer_with)
     report = replace(report, command=("fix", "--no-run", *paths), exit_code=int(bool(report.findings)))
     diff = together(report)
     if only_diff:

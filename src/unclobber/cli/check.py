@@ -18,7 +18,7 @@ from ..report import line_of
 from ..settings import add_comments
 from ._delivery import Delivery
 from ._errors import UsageError
-from ._looking import CheckOptions, looked_at
+from ._looking import CheckOptions, fewer_with, looked_at
 from ._options import a_file, choices, jobs_option, reporting
 from ._output import OutputFile, write_text
 from ._terminal import COMMAND
@@ -102,7 +102,7 @@ def command(
         lines = _statistics(report) if statistics else map(line_of, report.findings)
         write_text(sys.stdout, "".join(f"{line}\n" for line in lines))
     else:
-        delivery.deliver(with_candidates(report))
+        delivery.deliver(with_candidates(report, ends=fewer_with))
     return report.exit_code
 
 

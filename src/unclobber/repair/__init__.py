@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..model import Report
 
 if TYPE_CHECKING:
-    from .candidates import together
+    from .candidates import Ends, together
     from .given import Prover
     from .kept import KeptFix
     from .project import Project
@@ -41,16 +41,19 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f".{_HOME[name]}", __name__), name)
 
 
-def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
+def with_candidates(
+    report: Report, script: str | None = None, *, every: bool = False, ends: Ends | None = None
+) -> Report:
     """Return the report with an unproved edit in each of its first findings. Never raises.
 
     Args:
         report: The report of a run that has ended, or of sources.
         script: Absolute path of the script that ``report.command`` ran; None for anything else.
         every: Whether each finding may get one, however many there are and however long their files.
+        ends: Whether an edit ends a finding, as far as is known without running it; None to take any.
     """
     if all(finding.repaired for finding in report.findings):
         return report  # before the fixers are loaded
     from .candidates import with_candidates
 
-    return with_candidates(report, script, every=every)
+    return with_candidates(report, script, every=every, ends=ends)

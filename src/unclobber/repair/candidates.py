@@ -11,6 +11,7 @@ import linecache
 import os
 import shlex
 import tokenize
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +23,7 @@ from ._syntax import parse
 from .fixers._sites import sites
 from .project import Project, root_of
 
+Ends = Callable[[Finding, Mapping[str, str]], bool]  # whether a finding is gone with other texts of files
 MOST = 8  # limit of findings that get a candidate
 MOST_READ = 240_000
 """Number of characters parsed after which no further finding gets a candidate, so that no report waits for
@@ -29,7 +31,7 @@ long files; a limit of time would let the same report differ between two runs.""
 LONGEST = 60_000  # size limit of a file that is parsed for a report, in characters
 
 
-def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
+def with_candidates(report: Report, script: str | None, *, every: bool, ends: Ends | None) -> Report:
     """Return the report with candidates in its findings; see the room's ``with_candidates``."""
     read = 0
     command = None if script is None else shlex.join(("unclobber", "fix", *report.command))
@@ -40,7 +42,7 @@ def with_candidates(report: Report, script: str | None = None, *, every: bool = 
             continue
         own = {site.path for site in _places(finding) if not site.library}
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
-        best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
+        best = or_default(lambda finding=finding: _candidate(finding, script, ends), unknown)  # type: ignore[misc]
         if isinstance(best, Fix):
             findings[at] = _carrying(finding, replace(best, proved_by=command))
         elif best and command is not None:
@@ -48,7 +50,7 @@ def with_candidates(report: Report, script: str | None = None, *, every: bool = 
     return replace(report, findings=tuple(findings))
 
 
-def _candidate(finding: Finding, script: str | None) -> Fix | bool:
+def _candidate(finding: Finding, script: str | None, ends: Ends | None) -> Fix | bool:
     """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
     places = _places(finding)
     own = [site.path for site in places if not site.library]
@@ -61,7 +63,8 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
         return False
     for candidate in _plan.candidates(finding, project, certain=True):
-        if edits := project.edits(candidate.texts):
+        edits = project.edits(candidate.texts)
+        if edits and (ends is None or ends(finding, candidate.texts)):
             return _fix(candidate, edits, project.diff(candidate.texts), {site.path for site in places})
     return script is not None and _plan.has_any(finding, project)
 

@@ -16,9 +16,10 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from ..model import PACKAGE, VERSION, write_cached
+from ..model import PACKAGE, VERSION, or_default, write_cached
 from ._copies import copy_for, files_in
 from ._leftovers import digest_of
 from .project import root_of
@@ -57,9 +58,10 @@ class KeptFix:
         return None
 
     def keep(self, rounds: Rounds, reads: Iterable[str] | None) -> None:
-        # reads: None if files may have been read unseen.
+        """Keep a result, unless a file that it was made from is newer or, with None, may be unknown."""
         known = reads is not None and not rounds.in_place and rounds.proved and self._own() == self._before
-        if reads is not None and known and all(_age(path) < self._began for path in reads):
+        times = (or_default(partial(os.path.getmtime, path), 0.0) for path in reads or ())
+        if reads is not None and known and all(time * 1e9 < self._began for time in times):
             outside = sorted(reads)
             head = json.dumps({"reads": outside, "stamp": _stamp(self._before, outside)})
             write_cached(self._path, head.encode() + b"\n" + pickle.dumps(rounds))
@@ -74,13 +76,6 @@ class KeptFix:
 def _stamp(facts: str, files: Iterable[str]) -> str:
     rows = [facts, *(f"{path}\0{digest_of(path)}" for path in files)]
     return hashlib.sha256("\0".join(rows).encode(errors="surrogateescape")).hexdigest()
-
-
-def _age(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
 
 
 class _Facts(pickle.Unpickler):

@@ -122,9 +122,7 @@ class Runner:
             process.communicate()  # wait for its end and close the pipes
             if process.returncode == INTERRUPTED:
                 raise KeyboardInterrupt
-            return Ran(
-                Ended.DIED, error="the process that runs it ended before it began (can it import torch?)"
-            )
+            return Ran(Ended.DIED, error="its process ended before it began (can it import torch?)")
         if line != "done" or not os.path.exists(answer):
             return Ran(Ended.DIED, error=f"the process ended ({line})")
         with open(answer, "rb") as file:
@@ -159,10 +157,8 @@ class Runner:
 
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Block Ctrl-C to the end of the block, and in a process started inside it until that process unblocks
-    it.
-
-    By then that process can end without a traceback.
+    """Block Ctrl-C to the end of the block, and in a process started inside it until that can end without a
+    traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

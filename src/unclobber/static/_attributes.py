@@ -6,7 +6,7 @@ import ast
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import FileIndex, has_decorator, method_of, unparsed
+from ._index import FileIndex, bases_of, has_decorator, method_of, unparsed
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -20,7 +20,7 @@ _NUMBERS = frozenset({*_PLAIN.split(), "__class__", "__name__"})
 def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
     """Return the value of an attribute: an object's, a parameter, ``.data``, ``.grad``, a view."""
     if value.kind in ("object", "class"):
-        return _of_object(run, value, name, state)
+        return _of_object(run, value, name, state, node)
     if name in ("weight", "bias"):
         parameter = _parameter(run, value, name, state, node)
         if parameter is None and value.kind == "unknown" and value.name:
@@ -63,14 +63,19 @@ def defined_as(index: FileIndex, text: str) -> Value | None:
     return Value("class" if isinstance(node, ast.ClassDef) else "function", grad=Grad.NO, data=node)
 
 
-def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value:
+def _of_object(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
     """Return the attribute of an object of one of the file's classes, or of such a class itself."""
-    key = f"{value.name}.{name}"
+    key, cls = f"{value.name}.{name}", value.data
+    if name in ("weight", "bias") and value.kind == "object" and name not in class_attributes(run, cls):
+        for base in (base for base in bases_of(cls) if base.startswith("torch.nn.")):
+            layer = ModuleData(base.rpartition(".")[2], False, (), value.made or run.span(node))
+            own = _parameter(run, value._replace(kind="module", data=layer), name, state, node)
+            if own is not None:
+                return own
     if key in state.attributes:
         return state.attributes[key]
     if value.made is not None and name in run.constructed.get(value.made, ()):
         return named(run.constructed[value.made][name], key)
-    cls: ast.ClassDef = value.data
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
         if value.name != "self" and (known := _renamed(known, value.name)).kind == "tensor":
             # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).

@@ -44,7 +44,7 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
                 # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`).
                 value = value._replace(name=name, given=False)
-            state.names[name] = named(value, name)
+            state.names[name] = _held(value, name, state)
         case ast.Tuple() | ast.List():
             _unpack(run, target, value, state)
         case ast.Starred():
@@ -113,7 +113,15 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         forget(target.attr, state)
         if value.kind == "unknown" and (value.owners or dotted(target) in run.index.trained):
             value = value._replace(name=key)
-        state.attributes[key] = named(value, key)
+        state.attributes[key] = _held(value, key, state)
+
+
+def _held(value: Value, name: str, state: FlowState) -> Value:
+    """Return a value by the name that holds it now; a new object's attributes replace those of the last."""
+    if value.kind == "object" and "@" in value.name:
+        kept = {key: each for key, each in state.attributes.items() if not key.startswith(f"{name}.")}
+        state.attributes = {key.replace(f"{value.name}.", f"{name}."): each for key, each in kept.items()}
+    return named(value, name)
 
 
 def _set_inplace(run: FileRun, holder: ast.expr, base: Value, state: FlowState, *, inplace: bool) -> None:

@@ -6,7 +6,7 @@ import ast
 
 from ..syntax import dotted, torch_table
 from ._binding import elements
-from ._call import FollowedCall
+from ._call import FollowedCall, transferred, transfers
 from ._engine import FileRun
 from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
@@ -15,7 +15,6 @@ from ._names import is_copy
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._torch_calls import torch_call
-from ._transfers import transferred, transfers
 from ._values import ANY, PLAIN, SHAPE, TURN, Constant, Grad, Leaf, ModuleData, Value, join, named, sequence
 from ._writes import SAVES_NO_RESULT, given_to_unread
 
@@ -31,7 +30,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     name = callee.name or unparsed(call.node.func).partition("[")[0]
     is_network = callee.kind == "unknown" and run.trains(name)
     # What it returned before, it may take without a history (`OmniAnomaly` of TranAD).
-    is_strong = is_network and all(use.owner != name for value in call.values for use in value.uses)
+    is_strong = is_network and all(use.owner != name for value in call.every for use in value.uses)
     result = unknown_result(run, state, call.values, strong=is_strong, more=call.keywords.values())
     if callee.kind in ("unknown", "library") and not SAVES_NO_RESULT.search(call.name):
         run.unseen |= result.places
@@ -77,9 +76,7 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
             return network_result(run, state, owner, Given(call.every, {}, call.node))
         owner = None if has_decorator(method, "staticmethod") else owner
         return inline(run, method, state, call.values, call.keywords, owner)
-    if isinstance(callee, FunctionNode):
-        return inline(run, callee, state, call.values, call.keywords)
-    return unknown_result(run, state, call.every)
+    return inline(run, callee, state, call.values, call.keywords)
 
 
 def _of_lambda(run: FileRun, function: ast.Lambda, call: FollowedCall, state: FlowState) -> Value:
@@ -115,6 +112,10 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     name = f"{cls.name}{'#' if run.at_top else '@'}{run.tick()}"
     made = Value("object", grad=Grad.NO, data=cls, name=name)
     init = method_of(cls, "__init__")
+    if init is None and "dataclass" in "".join(map(unparsed, cls.decorator_list)):
+        fields = [dotted(each.target) for each in cls.body if isinstance(each, ast.AnnAssign)]
+        given = {**dict(zip(fields, call.values, strict=False)), **call.keywords}
+        state.attributes |= {f"{name}.{field}": value for field, value in given.items()}
     if init is None or call.starred or not run.follows(init):
         return made
     if run.at_top:

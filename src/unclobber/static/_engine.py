@@ -46,7 +46,11 @@ class FileRun:
         self.returned: list[tuple[Value, FlowState]] = []
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
-        self.round = (0, 0)  # the clock and the last node before the innermost loop's present round
+        self.round = (
+            0,
+            0,
+            0,
+        )  # of the innermost loop: clock and last node before this round, clock before all
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
         self.thawed: set[str] = set()  # and those set to require it
@@ -84,8 +88,7 @@ class FileRun:
         for statement in body:
             if state.dead:
                 break
-            known = followers.get(type(statement))
-            if known is not None:
+            if (known := followers.get(type(statement))) is not None:
                 outer, self.statement = self.statement, statement
                 state = known(self, statement, state) or state
                 self.statement = outer

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
 from ._binding import bind, elements
-from ._call import call_of
+from ._call import call_of, transferred
 from ._calls import call_value
 from ._engine import FileRun, follows
 from ._index import unparsed
@@ -20,7 +20,6 @@ from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, SaveEffect
 from ._torch_calls import torch_call
-from ._transfers import transferred
 from ._values import (
     PLAIN,
     Constant,

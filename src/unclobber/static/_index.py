@@ -192,9 +192,12 @@ def _methods(cls: ast.ClassDef) -> dict[str, FunctionNode]:  # the first of each
     return {each.name: each for each in reversed(cls.body) if isinstance(each, FunctionNode)}
 
 
+def bases_of(cls: ast.ClassDef) -> Iterator[str]:  # full names, those of its bases' bases, too
+    return (home_of(each).full(base) for each in lineage(cls) for base in each.bases)
+
+
 def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
-    bases = (home_of(each).full(base) for each in lineage(cls) for base in each.bases)
-    return any(base.rpartition(".")[2] in names for base in bases)  # by the last part of its name
+    return any(base.rpartition(".")[2] in names for base in bases_of(cls))  # by the last part of its name
 
 
 @cache

@@ -7,7 +7,7 @@ import ast
 from ..syntax import dotted, torch_table
 from ._attributes import attribute, defined_as
 from ._binding import bind, data_written, rebind_view
-from ._call import FollowedCall
+from ._call import FollowedCall, transfer_functions, transfers
 from ._calls import call_value
 from ._engine import FileRun
 from ._index import is_a, method_of, unparsed
@@ -15,7 +15,6 @@ from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
 from ._state import FlowState
-from ._transfers import transfer_functions, transfers
 from ._values import (
     ANY,
     CONTAINERS,
@@ -25,7 +24,6 @@ from ._values import (
     Leaf,
     Value,
     ViewOrigin,
-    join,
     leaf_of,
     named,
     only_graph,
@@ -245,14 +243,6 @@ def _items(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("sequence", "pop get")
 def _popped(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return shared(call.receiver.items) or Value(places=run.new_place())
-
-
-@transfers("unknown", "get")
-def _got(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return what a mapping that isn't known holds, or its default, which is alike: `_in_proj` of fairseq."""
-    if len(call.values) < 2 or call.values[1].kind != "tensor":
-        return None
-    return join(unknown_result(run, state, [call.receiver]), call.values[1])
 
 
 @transfers("sequence module", "")

@@ -94,9 +94,6 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
     method = method_of(cls, name)
     if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, given.values, given.keywords, module)
-        # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
-        if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
-            result = result._replace(grad=max(result.grad, Grad.MAYBE))
         return _used(run, state, result, module, given) if name == "forward" else result
     chain = class_attributes(run, cls).get(ANY) if method is None else None
     if chain is not None and chain.kind == "module":

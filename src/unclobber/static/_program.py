@@ -7,7 +7,7 @@ import ast
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FunctionNode, home_of, index_of, is_a, method_of
+from ._index import FunctionNode, index_of, is_a
 from ._inlining import class_attributes, follow, left_by_forward
 from ._rules import Suspicion
 from ._state import FlowState
@@ -76,14 +76,3 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
             follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name, left)
     if not is_function:
         class_attributes(run, cls)
-        _follow_inherited(run, cls)
-
-
-def _follow_inherited(run: FileRun, cls: ast.ClassDef) -> None:
-    """Interpret a base's ``forward`` that calls this class's methods: ``BaseRNN`` of pytorch-models."""
-    forward = method_of(cls, "forward")
-    own = {method.name for method in cls.body if isinstance(method, FunctionNode)} - {"__init__"}
-    if forward is None or "forward" in own or home_of(forward) is not run.index:
-        return
-    if any(isinstance(node, ast.Attribute) and node.attr in own for node in ast.walk(forward)):
-        follow(run, forward, Value("object", grad=Grad.NO, data=cls, name="self"), f"{cls.name}.forward")

@@ -32,6 +32,7 @@ class RuleFacts:
     is_high_with_backward: bool = False  # whether only with it: a forward alone may sample (ddsp_pytorch)
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
+    if_carried: str = ""  # the advice if a turn of a loop goes on with what the turn before computed
     is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
     past_counter: bool = False  # whether the write changes no version counter
     needs_training: bool = True  # whether it is less likely a fault in functions mostly without a gradient
@@ -70,6 +71,7 @@ class CheckRule(Enum):
         "call step() after the backward of every loss that was computed with these parameters (it then uses "
         "what all of them add to the gradients)",
         saved="{name} is used here", write="changed here by the optimizer",
+        if_carried="detach what one turn of the loop hands to the next, or compute it anew in each turn",
         reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
     LOADED = RuleFacts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache, reduce
 
-from ..syntax import OPERATORS, dotted
+from ..syntax import OPERATORS, dotted, last_name
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
@@ -123,7 +123,8 @@ def _raise(run: FileRun, node: ast.Raise, state: FlowState) -> None:
 @follows(ast.FunctionDef)
 def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
     state.names[node.name] = Value("function", grad=Grad.NO, data=node)
-    if len(run.stack) == 1 and node.name not in run.index.called:
+    around = ast.walk(run.stack[-1]) if 1 <= len(run.stack) <= 2 else ()
+    if around and node.name not in {last_name(call.func) for call in around if isinstance(call, ast.Call)}:
         # What calls it is elsewhere: it was handed on, or returned.
         inner = state.copy()
         leaves(run, inner, inline(run, node, inner, None, {}))
@@ -193,7 +194,7 @@ def _leave_behind(
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
     What one branch left there was never there with a step of the other (``error = 0.0`` of lstms.pth).
     """
-    clock, node = run.round
+    clock, node, _ = run.round
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
     (text, holds), is_stepped = condition, left.steps != right.steps
     for name in apart if clock or is_stepped else ():
@@ -275,8 +276,7 @@ def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> Flo
 def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) -> FlowState:
     """Interpret a loop, and merge the states of its breaks."""
     over = PLAIN if isinstance(node, ast.While) else run.evaluate(node.iter, state)
-    if not isinstance(node, ast.While):
-        _freeze(run, node, over)
+    _freeze(run, node, over)
     # After `while True` the program goes on from a `break` only, never from the end of a round.
     endless = isinstance(node, ast.While) and truth(run, node.test, state) is True
     breaks: list[FlowState] = []
@@ -300,6 +300,7 @@ def _rounds(
     parts = over.data.parts if over.kind == "module" else ()
     once = bool(run.again) and not parts
     once |= not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
+    start = run.clock
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
@@ -314,7 +315,7 @@ def _rounds(
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
-        with run.within(round=(run.clock, run.last_node), again=bool(run.again) or turn > 0):
+        with run.within(round=(run.clock, run.last_node, start), again=bool(run.again) or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False
@@ -324,7 +325,7 @@ def _rounds(
     return state
 
 
-def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
+def _freeze(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value) -> None:
     """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
     if over.data in ("parameters", "named_parameters"):
         text = "\n".join(unparsed(statement) for statement in node.body)

@@ -7,13 +7,12 @@ import re
 from functools import partial
 
 from ..syntax import out_of_place, torch_table
-from ._call import FollowedCall
+from ._call import FollowedCall, transferred, transfers
 from ._engine import FileRun
 from ._index import mode_of
 from ._modules import PASSES, make_module
 from ._operations import operation, unknown_result
 from ._state import FlowState
-from ._transfers import transferred, transfers
 from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value, sequence
 from ._writes import WriteEffect, backward, write
 

@@ -41,8 +41,7 @@ class SourceTree:
         for path in paths:
             try:
                 parts = SourcePart.all_of(path)
-                text = "\n".join(part.python for part in parts)
-                text = _ASYNC.sub("a_ync", text)
+                text = _ASYNC.sub("a_ync", "\n".join(part.python for part in parts))
                 if not text:
                     continue
                 self.lines += text.count("\n")

@@ -113,7 +113,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
     sure = made.method or state.is_sure(value)
     # A buffer that gets a graph is for streaming, not trained (`realtime_forward` of ddsp_pytorch).
-    streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
+    streams = value.data == "buffer" and made.source is not None and made.source.grad == Grad.YES
     _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
@@ -198,13 +198,15 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether no weights need what is saved, or without a sure graph it is far away or a part."""
+    """Return whether no weights need what is saved, and it is far away or no graph is sure."""
     facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
     # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"
     is_here = (saved.function == written.function or is_near) and not (saved.inner or written.inner)
     is_known = kept.role == "result" or (facts is not None and facts.parameters)
-    return not is_known or (kept.grad < Grad.YES and (not is_here or blamed.how == "[...] ="))
+    if kept.grad == Grad.YES:
+        return not (is_known or is_here)
+    return not is_known or not is_here or blamed.how == "[...] ="
 
 
 def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
@@ -346,7 +348,8 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
                 hidden = (use in maybe) + (not step.guards <= state.guards) + max(0, use.quiet - state.quiet)
                 suspicion = Suspicion(step.rule, step.confidence - less - hidden, step.span, use.span, needed)
-                run.suspect(state, suspicion._replace(name=use.owner))
+                carried = "carried" if run.round[2] < use.clock <= run.round[0] else ""
+                run.suspect(state, suspicion._replace(name=use.owner, more=carried))
 
 
 def updated(

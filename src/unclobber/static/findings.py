@@ -80,6 +80,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     stage = "value" if rule.is_silent else CODES[rule.code].stage
     verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
     prefix = _PREFIXES.get(stage, "backward {} here if this runs with gradients on").format(verb)
+    advice = (suspicion.more == "carried" and rule.if_carried) or rule.advice
     labels = [("write", rule.write.format(**words))]
     if rule.saved:
         labels.append(("saved", rule.saved.format(**words)))
@@ -89,7 +90,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
         saved=_save(suspicion, source), writes=_writes(suspicion, source),
         needed=Need(source.site(suspicion.needed)) if suspicion.needed is not None else None,
         freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
-        fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
+        fixes=(Fix(advice, general=True),) if advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
         confidence="high" if high else "medium",
     )  # fmt: skip

@@ -10,9 +10,8 @@ import pytest
 import unclobber
 from programs.running import with_edits
 from unclobber.model import Edit, Report
-from unclobber.repair import _plan
+from unclobber.repair import _plan, with_candidates
 from unclobber.repair import candidates as module
-from unclobber.repair.candidates import with_candidates
 from unclobber.repair.project import Project
 
 HEAD = "import torch\n\nw = torch.ones(3, requires_grad=True)\n"

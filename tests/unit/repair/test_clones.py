@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from made_findings import saved_in
+from made_findings import saved_in, site
 from rewriting import plain, rewritten
 
+from unclobber.model import Finding, Write
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers.clone_parameters import rewrites as parameter_rewrites
+from unclobber.repair.project import Project
 
 clone_saved, clone_target = FIXERS["clone-saved"], FIXERS["clone-target"]
 clone_parameters = FIXERS["clone-parameters"]
@@ -252,3 +254,13 @@ def test_only_for_parameters(proposed):
     text = "import torch\nscore = critic(fake)\n"
     assert proposed(clone_parameters, "UC101", text, saved="critic(fake)") == []
     assert rewritten(parameter_rewrites, "import torch\ny = torch.exp(x)  # <-\n") == []
+
+
+@pytest.mark.parametrize(("value", "certain"), [("net(x[i])", False), ("net(x)", False), ("net(y)", True)])
+def test_a_copy_is_in_doubt_if_the_statement_reads_it_too(value, certain, tmp_path):
+    """What the network keeps of the copy is overwritten just as well."""
+    path = tmp_path / "script.py"
+    path.write_text(f"import torch\nx[i + 1] = {value}\nuse(x)\n")
+    write = Write(site(path, "x[i + 1]"), "copy_", bumps_version=True, overlaps_needed=True)
+    found, *_ = clone_target(Finding("UC101", "", writes=(write,)), Project(str(tmp_path)))
+    assert found.guess is not certain

@@ -19,7 +19,7 @@ import torch
 
 import unclobber
 from unclobber.model import Finding, Fix, Frame, Need, Report, Site
-from unclobber.repair.candidates import with_candidates
+from unclobber.repair import with_candidates
 
 SOURCES = Path(__file__).parents[2] / "golden" / "sources"
 

@@ -8,8 +8,8 @@ import pytest
 
 from unclobber.model import CODES
 from unclobber.static import CheckRule
+from unclobber.static._call import transfer_functions
 from unclobber.static._program import PARTS, suspicions
-from unclobber.static._transfers import transfer_functions
 
 WORDS = {"name", "operation", "kept", "how", "more"}
 """What ``findings`` puts into the texts of a rule."""

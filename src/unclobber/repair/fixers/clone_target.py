@@ -35,7 +35,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
             if text is not None:
                 shared = shared_name(source, statement, place)
-                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared)
+                # What else the statement reads of it is the copy's: `hs[t + 1] = cell(hs[t])`.
+                reads = sum(source.code(node) == name for node in walk(statement) if is_place(node)) > 1
+                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared, guess=reads)
         for located in callers(write, project):
             yield from _copies_for_calls(located)
 

@@ -22,7 +22,7 @@ from ._sites import callers, overwrites_parameters
 
 _UPDATE = {"zero_grad", "backward", "clip_grad_norm_", "clip_grad_value_", "unscale_", "step"}
 """Calls that make one update of weights, from clearing gradients to the step."""
-_NOTE = "other weights get no gradient by it"
+_NOTE = "no gradient is added to other weights, whose `.grad` is therefore not compared"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
