@@ -1,5 +1,4 @@
-"""Fixer: call a module once with copies of its parameters, so that an optimizer may update the originals
-before backward.
+"""Fixer: call a module with copies of its parameters, so that an optimizer may step before backward.
 
 Gradients arrive at the originals through the copies, which cost the parameters once more until backward.
 """
@@ -11,11 +10,12 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_place, root_name, walk
+from .._syntax import Source, is_place, is_small, root_name, walk
 from ..project import Project
 from ._sites import callers, overwrites_parameters
 
-_NOTE = "a last resort, which copies all weights: their gradient stays that of the forward's values"
+_NOTE = "a last resort, which copies all weights of `{}`: their gradient stays that of the forward's values"
+_WIDEST = 100  # columns of a line that is not wrapped
 _PARAMETERS = "{{n: p.clone() for n, p in {0}.named_parameters()}}"
 # A layer in training goes on counting.
 _STATISTICS = "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.training}}"
@@ -29,7 +29,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
     for path, source, statement in reversed(list(callers(finding.saved, project))):
         for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
-            yield Candidate(f"call `{name}` with copies of its {what}", {path: text}, note=note, guess=frozen)
+            title = f"call `{name}` with copies of its {what}"
+            yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
 
 
 def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:
@@ -55,8 +56,10 @@ def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tu
         starred = any(isinstance(argument, ast.Starred) for argument in node.args)
         if not node.args or node.keywords or starred or root_name(node.func) in source.imported_names:
             continue
-        module = source.code(node.func)
-        arguments = ", ".join(map(source.code, node.args))
-        comma = "," if len(node.args) == 1 else ""
+        module, arguments = source.code(node.func), ", ".join(map(source.code, node.args))
+        comma, called = "," * (len(node.args) == 1), f"{torch}.func.functional_call"
         values = f"{module}, {copies.format(module)}, ({arguments}{comma})"
-        yield node, module, f"{torch}.func.functional_call({values})"
+        if is_small(statement) and node.col_offset + len(called + values) > _WIDEST:
+            indent = f"{source.newline}{source.line(statement).indent}"
+            values = f"{indent}{source.unit}{values}{indent}"
+        yield node, module, f"{called}({values})"

@@ -26,8 +26,7 @@ _NOTE = "no gradient is added to other weights, whose `.grad` is therefore not c
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the backward's lines above the update that wrote, then directly above the write; and the backward
-    with ``inputs=``, at these places and where it is."""
+    """Yield the backward's lines above the update that wrote or the write; and with ``inputs=``, here too."""
     if not overwrites_parameters(finding):
         return
     for path, source, backward in callers(finding.needed, project):
@@ -50,8 +49,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def limited(source: Source, backward: ast.AST) -> str:
-    """Return the text with the weights of the optimizer that is stepped next as a backward's ``inputs``;
-    empty if they are not known at that place."""
+    """Return the text with the next optimizer's weights as a backward's ``inputs``; empty if not known."""
     call = next(calls(backward, ("backward",)), None)
     block = source.block(backward) if isinstance(backward, ast.Expr) else [backward]
     steps = (calls(line, ("step",)) for line in block[block.index(backward) :])  # type: ignore[arg-type]
