@@ -478,3 +478,23 @@ def test_a_forward_that_turns_gradients_off_uses_no_parameters(mode, count):
                 self.optimizer.step()
     """
     assert len(found_in(body)) == count
+
+
+@pytest.mark.parametrize(("value", "count"), [
+    ("torch.sigmoid(x)", 1), ("torch.ones_like(x)", 1), ("torch.zeros(x)", 0), ("torch.cat(x)", 0),
+    ("2 * x", 0),
+])  # fmt: skip
+def test_an_input_that_is_kept_on_ctx_is_a_tensor_if_torch_computes_with_it(value, count):
+    """On request only: a size, or a list, may be kept there as well."""
+    body = f"""
+    class Swish(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.x = x
+            return {value}
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.x
+    """
+    assert found_in(body) == []
+    assert [code for code, *_ in found_in(body, all_rules=True)] == ["UC103"] * count

@@ -25,7 +25,7 @@ Variant = Literal[
     "compiled", "detached", "frozen", "unwatched",  # UC101
     "differentiated",  # UC101, UC102
     "self-overlap", "aliased",  # UC102
-    "dirty", "unmarked",  # UC103
+    "dirty", "unmarked", "kept",  # UC103
     "recomputed", "cached", "differs",  # UC105
     "expanded",  # UC202
     "no_grad", "inference_mode",  # UC204
@@ -41,7 +41,8 @@ Variant = Literal[
 - ``differentiated``: a derivative of another ``torch.func`` transform flows through the saved tensor.
 - ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
   holds, or is about to read, the overwritten tensor.
-- ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.
+- ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked;
+  ``kept``: an input is kept outside of ``save_for_backward``.
 - ``recomputed``: a recomputation reads a tensor that no operation saved; ``cached``: one that selective
   checkpointing cached; ``differs``: it saves other tensors than its forward.
 - ``no_grad``, ``inference_mode``: the mode in which the view was made.
@@ -159,6 +160,7 @@ CODES: dict[str, Code] = {
         summaries={
             "dirty": "{write} changes a tensor in place that is marked dirty and not returned",
             "unmarked": "{write} overwrites what {saved} handed to it, without mark_dirty",
+            "kept": "{write} keeps a tensor on ctx, where no write to it is noticed",
         },
         interpretation=Interpretation.KEPT_ON_CTX,
     ),

@@ -13,6 +13,7 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
+_CALLED = re.compile(r"\b(?:torch|F)\.(\w+)\((\w+)")  # a function of torch with its first argument
 
 
 class FunctionRules:
@@ -30,7 +31,7 @@ class FunctionRules:
             for n in ast.walk(node)
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
             if n.attr in _SHAPES or (torch_table().knows(n.attr) and not hasattr(list, n.attr))
-        ) | frozenset(re.findall(r"_like\((\w+)", ast.unparse(node)))
+        ) | frozenset(x for name, x in _CALLED.findall(ast.unparse(node)) if _takes_a_tensor(name))
 
     def check(self) -> None:
         (self._forward if self.node.name == "forward" else self._backward)()
@@ -109,6 +110,10 @@ class FunctionRules:
         with self.run.within(statement=statement):
             span = self.run.span(statement)
         self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
+
+
+def _takes_a_tensor(name: str) -> bool:
+    return name.endswith("_like") or any(form.kinds[:1] == ("t",) for form in torch_table().overloads(name))
 
 
 def _itself(node: ast.expr | None) -> str | None:

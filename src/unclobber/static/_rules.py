@@ -152,7 +152,7 @@ class CheckRule(Enum):
     CTX = RuleFacts(
         "UC103",
         "{how} keeps the input {name} outside of ctx.save_for_backward, so that nobody notices a write to it",
-        "keep it with ctx.save_for_backward", write="kept here", reported_from=ON_REQUEST,
+        "keep it with ctx.save_for_backward", write="kept here", reported_from=ON_REQUEST, variant="kept",
     )
     BACKWARD_SAVED = RuleFacts(
         "UC101", "backward overwrites the saved tensor {name}, which others or a second backward would read",
