@@ -16,10 +16,7 @@ from programs.test_helps import differing, run, shown_edits
 from unclobber.repair._search import _finding_key
 
 PARTS, IN_A_PART, MOST_EDITS = range(20), 100, 4
-KNOWN = {
-    11: "a part saves itself where it is written: the copy that is made before is saved, too",
-    1346: "two operands of one call share memory; each needs its copy",
-}
+KNOWN = {1346: "two operands of one call share memory; each needs its copy"}
 OWN = ("must match the size", "out of bounds", "not supported for complex", "track version counter",
        "does not support automatic differentiation")  # fmt: skip
 """What torch says of a script's later lines, which the first refusal had kept from running."""
@@ -59,7 +56,7 @@ def test_script(seed, tmp_path):
 
 def test_an_edit_that_does_not_cure_is_noticed(tmp_path):
     """A known one."""
-    assert "CopySlices" in uncured(11, tmp_path / "script.py", Counter())
+    assert uncured(1346, tmp_path / "script.py", Counter()) != ""
 
 
 @pytest.mark.sweep
