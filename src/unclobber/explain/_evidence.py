@@ -29,9 +29,9 @@ class Evidence:
     changed: bool  # whether at least one saved element is known to differ from its saved value
     value_known: bool
     """Whether the saved value is known exactly: the memory as it is, or rebuilt from undo records."""
-    went_before: bool
+    carried: bool
     """Whether the backward call before, from the same line, kept this part of the graph
-    (``retain_graph=True``)."""
+    (``retain_graph=True``), and the same weight was used on its results since."""
     changed_too: tuple[Site | None, ...]
     """Save sites of other tensors that have changed and that the same backward has yet to read."""
     unread: bool  # whether no computed gradient reads its values

@@ -16,6 +16,7 @@ import torch
 from ..observe.hooks import BackwardCall, backward_calls
 from ..observe.record import Ledger, SavedTensor
 from ..torch_internals import compat
+from . import reads
 
 
 def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTensor, Any]]:
@@ -25,21 +26,13 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTenso
     call = backward_calls.current()
     if not moved or call is None:
         return
-    every = call.of_engine.graph()
-    if every is None:
-        return
-    wanted = call.of_engine.runs_of(every)
     running = compat.graph.current_node()
-    nodes = [
-        node
-        for key, node in every.items()
-        if key in wanted and (node is running or not backward_calls.has_unpacked(node))
-    ]
+    nodes = [node for node in reads.visited() if node is running or not backward_calls.has_unpacked(node)]
     for node in sorted(nodes, key=compat.graph.sequence_number, reverse=True):
         if _is_freed(node, call):
             return  # torch stops at a freed node
         if not isinstance(node, torch.autograd.function.BackwardCFunction):
-            for _, kept in compat.kept.raw_saved(node):
+            for _, kept in reads.kept_by(node):
                 if id(kept) in moved:
                     yield kept, node
 

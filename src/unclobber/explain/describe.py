@@ -120,7 +120,7 @@ def _evidence(
         moved=state.refused or (state.moved and not state.changed),
         unchecked=saved.unchecked,
         changed=state.changed,
-        went_before=_went_before(node),
+        carried=_is_carried(saved, node),
         changed_too=_changed_too(saved, ledger) if state.refused and (unread or not state.changed) else (),
         value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
@@ -135,14 +135,26 @@ def _evidence(
     )
 
 
-def _went_before(node: Any) -> bool:
+def _is_carried(saved: SavedTensor, node: Any) -> bool:
     """Return whether the line that runs backward also ran the one before and kept the graph that contains
-    ``node``: ``loss.backward(retain_graph=True)`` in a loop, over a state that is never detached."""
+    ``node``, and an operation since then on the same weight has used what came of that graph:
+    ``loss.backward(retain_graph=True)`` in a loop, over a state that is never detached.
+
+    Of several losses of one forward none is such: no operation on the weight came after the first backward.
+    """
     if node is None or len(backward_calls.last_two()) < 2:
         return False
     before, now = backward_calls.last_two()
-    same = before.keeps_graph and user_place(before.stack) == user_place(now.stack)
-    return same and compat.graph.sequence_number(node) < before.before
+    if not before.keeps_graph or user_place(before.stack) != user_place(now.stack):
+        return False
+    number, key = compat.graph.sequence_number, compat.tensors.storage_key_or_none
+    since = (
+        other
+        for other in reads.visited()
+        if number(other) >= before.before > number(node)
+        and any(key(kept.alias) == key(saved.alias) for _, kept in reads.kept_by(other))
+    )
+    return node in compat.graph.nodes_below(since)
 
 
 def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
@@ -159,16 +171,11 @@ def _has_changed_past_torch(saved: SavedTensor, ledger: Ledger) -> bool:
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
     """Return the save sites of other changed tensors that the running backward has yet to read."""
-    call = backward_calls.current()
-    graph = None if call is None else call.of_engine.graph()
     return tuple(
         resolve(kept.stack)
-        for node in (graph or {}).values()
-        for _, kept in compat.kept.raw_saved(node)
-        if isinstance(kept, SavedTensor)
-        and kept is not saved
-        and _has_changed(kept, ledger)
-        and not reads.never_read(kept, ledger, node)
+        for node in reads.visited()
+        for _, kept in reads.kept_by(node)
+        if kept is not saved and _has_changed(kept, ledger) and not reads.never_read(kept, ledger, node)
     )
 
 

@@ -7,13 +7,14 @@ They are known before any evidence is built, so nothing here reads source.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from ..model import or_default
+from ..observe.hooks import backward_calls, saves
 from ..observe.hooks import kernels as _writes_table
-from ..observe.hooks import saves
 from ..observe.record import Ledger, SavedTensor
 from ..source import Stack
 from ..syntax import torch_table
@@ -93,12 +94,25 @@ def is_scratch(saved: SavedTensor) -> bool:
 
 def role_of(node: Any, saved: SavedTensor) -> str | None:
     """Return the node's own name for ``saved``; None outside of a node or if inner hooks hide it."""
-    if node is None:
-        return None
-    for role, kept in compat.kept.raw_saved(node):
-        if kept is saved or any(record is saved for _, record in saves.records_of(kept)):
-            return role
-    return None
+    return next((role for role, kept in kept_by(node) if kept is saved), None)
+
+
+def kept_by(node: Any) -> Iterator[tuple[str, SavedTensor]]:
+    """Yield the save records that a node keeps, each with the node's name for it; none outside of a node."""
+    for role, kept in () if node is None else compat.kept.raw_saved(node):
+        for record in (kept, *(record for _, record in saves.records_of(kept))):
+            if isinstance(record, SavedTensor):
+                yield role, record
+
+
+def visited() -> list[Any]:
+    """Return the nodes that the running backward has run or will run; none if they aren't known."""
+    call = backward_calls.current()
+    graph = None if call is None else call.of_engine.graph()
+    if call is None or graph is None:
+        return []
+    wanted = call.of_engine.runs_of(graph)
+    return [node for key, node in graph.items() if key in wanted]
 
 
 def node_name(node: Any) -> str:

@@ -14,7 +14,7 @@ from ..observe.hooks import kernels as _writes_table
 from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, TracedName, WriteEvent
 from ..source import ProgramNames, Stack, resolve
 from ..torch_internals import compat
-from . import spelling
+from . import reads, spelling
 from ._stacks import user_place
 
 _LAUNCHES = "/triton/runtime/"
@@ -89,7 +89,7 @@ def _write(
     parameters: tuple[str, ...] = ()
     if isinstance(actor, torch.optim.Optimizer):
         optimizer = _step_label(site, actor)
-        parameters = _written_by(event, ledger, frames)
+        parameters = _written_by(event, state, ledger, frames)
     elif (
         isinstance(actor, torch.nn.Module)
         and not isinstance(actor, torch.fx.GraphModule)  # made by a compiler
@@ -122,11 +122,17 @@ def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__name__}.step()"
 
 
-def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> tuple[str, ...]:
-    """Return the module paths of the live saved parameters which the same call of ``step`` wrote."""
-    line = user_place(event.stack)
+def _written_by(
+    event: WriteEvent, state: SaveState, ledger: Ledger, frames: list[FrameType]
+) -> tuple[str, ...]:
+    """Return the module paths of the parameters which the same call of ``step`` wrote and which the running
+    backward needs: those that its nodes keep, or those that the same checkpoint reads."""
+    line, nodes = user_place(event.stack), reads.visited()
+    kept = [saved for node in nodes for _, saved in reads.kept_by(node)] if nodes else [state.saved]
+    if not any(saved is state.saved for saved in kept):
+        kept = [saved for saved in ledger.live_saves() if saved.stack == state.saved.stack]
     names: dict[str, None] = {}
-    for saved in ledger.live_saves():
+    for saved in kept:
         if any(
             other.actor == event.actor and user_place(other.stack) == line
             for other, _ in ledger.history(saved)

@@ -61,7 +61,7 @@ class Write:
     optimizer: str | None = None
     """``opt_d.step()`` or ``Adam.step()`` if the write is an optimizer's."""
     parameters: tuple[str, ...] = ()
-    """Module paths of all parameters which that optimizer step wrote and live graphs needed."""
+    """Module paths of all parameters which that optimizer step wrote and this backward needs."""
     module: str | None = None
     """The module that wrote: ``trunk.2 (Dropout)``."""
     by: Literal["backward", "buffer broadcast"] | None = None

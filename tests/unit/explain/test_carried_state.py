@@ -1,5 +1,6 @@
 """A backward that comes back to weights which an optimizer has changed: by order, or by a carried state."""
 
+import functools
 import runpy
 
 import pytest
@@ -115,6 +116,79 @@ def test_two_losses_of_one_forward():
             second.backward()
 
     assert advice(program).startswith("call `opt.step()` after the backward")
+
+
+def two_losses(again=False, head_later=False, tied=False):
+    """Train a trunk and two heads by one optimizer each, which one backward line serves in an inner loop.
+
+    Args:
+        again: Whether each loss gets a forward of its own.
+        head_later: Whether the forward of the head, too, is in the inner loop.
+        tied: Whether the trunk is a head as well, so that a loss uses anew what the step has changed.
+    """
+    torch.manual_seed(0)
+    trunk = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3))
+    heads = {name: torch.nn.Linear(3, 3) for name in ("policy", "value")}
+    optims = {n: torch.optim.SGD([*trunk.parameters(), *h.parameters()], lr=0.1) for n, h in heads.items()}
+    if tied:
+        heads["value"] = trunk[2]
+    for x in torch.rand(2, 4, 2):
+
+        def forward(name, x=x):
+            return heads[name](trunk(x).tanh())
+
+        features = trunk(x).tanh()
+        losses = {name: head(features).square().sum() for name, head in heads.items()}
+        for name, opt in optims.items():
+            if again or head_later:
+                losses[name] = (forward(name) if again else heads[name](features)).square().sum()
+            losses[name].backward(retain_graph=True)
+            opt.step()
+
+
+@pytest.mark.parametrize("head_later", [False, True])
+def test_two_losses_of_one_forward_in_an_inner_loop(head_later):
+    """One line runs both backwards, yet nothing is carried over: the way out is that of two lines."""
+    assert advice(lambda: two_losses(head_later=head_later)).startswith(
+        "call `opt.step()` after the backward"
+    )
+    with unclobber.watch(strict=True):  # what is advised runs
+        two_losses(again=True)
+
+
+def test_a_result_that_the_changed_weight_is_used_on_is_carried_over():
+    """The second loss uses the weight, which a step has changed, on what it gave before the step."""
+    program = functools.partial(two_losses, head_later=True, tied=True)
+    assert advice(program).startswith("compute anew in each step, or detach, what is carried over")
+
+
+@pytest.mark.parametrize("head_later", [False, True])
+def test_an_updated_parameter_that_only_another_backward_needs_is_not_named(head_later):
+    """The policy's step has changed its own head, too, which the value's backward never comes to."""
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        two_losses(head_later=head_later)
+    (write,) = caught.value.finding.writes
+    assert write.parameters == ("trunk.2.weight",)
+
+
+def test_the_updated_parameters_that_the_backward_needs_are_named():
+    """Those that its nodes keep; if a checkpoint runs again, those that it reads."""
+
+    def program(way):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        first, second = net(torch.rand(4, 2)).sum(), way(net, torch.rand(4, 2)).sum()
+        first.backward()
+        opt.step()
+        second.backward()
+
+    run = functools.partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
+    all_of_it = ("net.0.bias", "net.0.weight", "net.1.bias", "net.1.weight", "net.2.bias", "net.2.weight")
+    for way, needed in ((lambda net, x: net(x), ("net.1.weight", "net.2.weight")), (run, all_of_it)):
+        with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch(strict=True):
+            program(way)
+        assert caught.value.finding.writes[0].parameters == needed
 
 
 class RunningMean(torch.nn.Module):

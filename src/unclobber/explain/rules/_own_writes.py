@@ -53,7 +53,7 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         gradient = evidence.save.expression or evidence.save.name
         return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY.fix(),)
     if (last := evidence.culprit) is not None and last.optimizer:
-        return ((Help.CARRIED if evidence.went_before else Help.STEP_LATER).fix(step=last.optimizer),)
+        return ((Help.CARRIED if evidence.carried else Help.STEP_LATER).fix(step=last.optimizer),)
     return ()
 
 
