@@ -121,18 +121,14 @@ class _RefusedLine(NamedTuple):
     def view(self, node: ast.expr, operation: str | None) -> WriteTarget:
         """Return the target with its tensor; if the line makes a view, with the tensor that it views."""
         text = self.place.source.text(node)
-        if isinstance(node, ast.Name):  # a name makes no view
-            value = self.value(node)
-            return WriteTarget(
-                operation, node, text, value if isinstance(value, torch.Tensor) else None, node
-            )
         base: ast.expr | None = node
         while base is not None:
             value = self.value(base)
             if isinstance(value, torch.Tensor):
                 return WriteTarget(operation, node, text, value, base)
             base = viewed(base) if base is node or value is UNKNOWN else None
-        return WriteTarget(operation, node, text)
+        # A name makes no view.
+        return WriteTarget(operation, node, text, base=node if isinstance(node, ast.Name) else None)
 
     def value(self, node: ast.expr) -> Any:
         return self.values.value(node, self.place)

@@ -136,13 +136,9 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
 
     A call that ran the node ran its inputs' nodes as well, and only once.
     """
-    every = compat.graph.reachable([node])
-    notes = (
-        []
-        if every is None
-        else [note for reached in every.values() if (note := backward_calls.note_of(reached)) is not None]
-    )
-    marks = {note.mark for note in notes}
+    every = compat.graph.reachable([node]) or {}
+    notes = map(backward_calls.note_of, every.values())
+    marks = {note.mark for note in notes if note is not None}
     if len(marks) != 1:
         return None
     mark = marks.pop()
@@ -169,11 +165,8 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
         return False
     # It saved only a Python number, for which no hook is called, or before watching began:
     # tests/programs/UC301/one_of_several_numbers.py.
-    return (
-        False
-        if call.fresh_from is not None and compat.graph.sequence_number(node) >= call.fresh_from
-        else None
-    )
+    is_fresh = call.fresh_from is not None and compat.graph.sequence_number(node) >= call.fresh_from
+    return False if is_fresh else None
 
 
 def _is_released(node: Any) -> bool | None:  # None if it isn't known
