@@ -22,7 +22,7 @@ Subject = Literal[
 """The kind of tensor in one of torch's sentences."""
 
 Variant = Literal[
-    "compiled", "detached", "frozen", "unwatched",  # UC101
+    "compiled", "detached", "frozen", "unread", "unwatched",  # UC101
     "differentiated",  # UC101, UC102
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked", "kept",  # UC103
@@ -37,7 +37,7 @@ Variant = Literal[
 
 - ``compiled``: compiled code saves and overwrites it, so torch refuses to compile; ``detached``:
   ``detach_()`` dropped the saved tensor's history; ``frozen``: the program has frozen it
-  itself; ``unwatched``: it was saved unobserved.
+  itself; ``unread``: no gradient that is computed reads it; ``unwatched``: it was saved unobserved.
 - ``differentiated``: a derivative of another ``torch.func`` transform flows through the saved tensor.
 - ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
   holds, or is about to read, the overwritten tensor.

@@ -82,13 +82,13 @@ def _of_write(finding: Finding, write: Write, again: bool) -> str:
         text = "changed in shape or strides here, not in any element"
     elif not write.overlaps_needed:
         text = f"written here, {_UNNEEDED[write.reached]}"
-    # One write that changed nothing differs from several that restored what they changed.
-    elif finding.harmless and sum(write.count for write in finding.overwriting) == 1:
-        text = "written here, without a change to a needed value"
-    elif finding.harmless:
-        text = "written here; in the end all needed values were as before"
-    else:
+    elif not finding.harmless or finding.variant == "unread":
         text = "and overwritten here" if again else "overwritten here"
+    # One write that changed nothing differs from several that restored what they changed.
+    elif sum(write.count for write in finding.overwriting) == 1:
+        text = "written here, without a change to a needed value"
+    else:
+        text = "written here; in the end all needed values were as before"
     if write.optimizer:
         text += " by the optimizer"
     elif write.module:

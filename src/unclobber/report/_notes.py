@@ -67,14 +67,17 @@ def occurrences(finding: Finding) -> str:  # `found 100 times, first by the 1st 
 def _harmless(finding: Finding) -> str:
     """Return the note of a harmless finding: no needed element changed, though torch may still refuse."""
     same = "no write that was seen changed an element that backward needs"
-    if sum(write.count for write in finding.overwriting) > 1:
+    per = "version counter" if all(write.reached == "other" for write in finding.writes) else "storage"
+    cause = f"torch counts writes per {per}"
+    if finding.variant == "unread":
+        same = "no gradient that is computed here reads the saved values"
+        cause = "torch checks every tensor that a node has saved"
+    elif sum(write.count for write in finding.overwriting) > 1:
         same = "the writes that were seen left every element that backward needs as it was"
     if finding.variant == "detached":
         return f"{same}: torch refuses all the same"
-    if any(write.bumps_version for write in finding.writes) and not finding.repaired:
-        per = "version counter" if all(write.reached == "other" for write in finding.writes) else "storage"
-        return f"{same}: torch counts writes per {per}, and refuses all the same"
-    return same
+    bumped = any(write.bumps_version for write in finding.writes) and not finding.repaired
+    return f"{same}: {cause}, and refuses all the same" if bumped else same
 
 
 def _silent(finding: Finding) -> list[str]:

@@ -16,6 +16,7 @@ from ._wording import SPOILT, Wording, filled
 from ._words import line, quoted, with_a_copy
 
 WORDING = Wording(SPOILT)
+_UNREAD = Wording(SPOILT, variant="unread")
 _DETACHED = Wording(
     SPOILT,
     {"write": "detached in place here ({operation})"},
@@ -43,10 +44,7 @@ FROZEN = Wording(
 )
 _NOTES = (
     "{past_torch}",
-    "no write that was seen changed an element that backward needs of this tensor, but the same "
-    "backward needs what {others} saved, too, and that has changed",
-    "no write that was seen changed what this call saved, but the same backward needs what {calls} saved in "
-    "other calls, and that has changed",
+    "{spared}, but the same backward needs what {others}, and that has changed",
     "the version counter moved without a write that unclobber could see{so}",
 )
 
@@ -59,29 +57,34 @@ def judge(evidence: Evidence) -> Finding | None:
         return _detached(evidence, evidence.detached)
     if not evidence.moved or evidence.line_range is not None:
         return None
-    kept = _harmless(evidence)
-    how = "was overwritten" if evidence.writes else "was modified"
+    # The observed writes include every write that bumped the counter.
+    as_saved = bool(evidence.writes) and evidence.value_known and not evidence.changed and not evidence.unseen
+    # Where no derivative reads the values, torch refuses although the gradient is right
+    # (tests/unit/explain/test_unread.py).
+    kept = as_saved or (evidence.unread and bool(evidence.writes))
+    # Another tensor that the same backward needs may have changed, and then the gradient is wrong
+    # (tests/unit/explain/test_others_changed.py).
+    harmless = kept and not evidence.changed_too and evidence.past_torch is None
     # In a loop the same line may have saved a tensor that did change: then a mask of ones is chance.
     at_times = evidence.save.site in evidence.changed_too
-    if kept and not evidence.changed and not at_times:
+    how = "was overwritten" if evidence.writes else "was modified"
+    if as_saved and not at_times:
         how = _kept(evidence)
-    others = _others(evidence) if evidence.changed_too and kept else None
+    wording = _UNREAD if harmless and not as_saved else WORDING
     so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
     names = {
         "how": how,
         "past_torch": evidence.past_torch,
-        "others": others if not at_times else None,
-        "calls": others if at_times else None,
+        "spared": _spared(as_saved, at_times) if kept and evidence.changed_too else None,
+        "others": f"{_others(evidence)} saved{' in other calls' if at_times else ', too'}",
         "so": so if evidence.unseen else None,
     }
-    return WORDING.of_saved(
+    return wording.of_saved(
         "UC101",
         evidence,
         names,
         writes=evidence.writes,
-        # Another tensor that the same backward needs may have changed, and then the gradient is wrong
-        # (tests/unit/explain/test_others_changed.py).
-        harmless=kept and not evidence.changed_too and evidence.past_torch is None,
+        harmless=harmless,
         fixes=_ways_out(evidence),
         notes=(*filled(_NOTES, names), *_own_writes.notes(evidence)),
         torch_message=evidence.torch_message,
@@ -127,18 +130,17 @@ def judge_frozen(save: Save, write: Write) -> Finding:  # the program itself has
 
 
 def _kept(evidence: Evidence) -> str:
-    if touched := sum(write.count for write in evidence.overwriting):
-        without = "without a change to any value" if touched == 1 else "and holds the saved values again"
-        return f"was written to {without}"
+    touched = sum(write.count for write in evidence.overwriting)
+    same = "and holds the saved values again" if touched > 1 else "without a change to any value"
+    if touched:
+        return f"was written to {same}"
     shared = "version counter" if all(write.reached == "other" for write in evidence.writes) else "storage"
     return f"shares its {shared} with memory that was written"
 
 
-def _harmless(evidence: Evidence) -> bool:  # the observed writes include every write that bumped the counter
-    # Where no derivative reads the values, torch refuses although the gradient is right
-    # (tests/unit/explain/test_unread.py).
-    as_saved = evidence.value_known and not evidence.changed and not evidence.unseen
-    return bool(evidence.writes) and (evidence.unread or as_saved)
+def _spared(as_saved: bool, at_times: bool) -> str:
+    left = "no write that was seen changed" if as_saved else "no gradient that is computed here reads"
+    return f"{left} {'what this call saved' if at_times else 'this tensor'}"
 
 
 def _others(evidence: Evidence) -> str:
