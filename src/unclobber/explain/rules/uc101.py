@@ -16,6 +16,8 @@ from ._wording import SPOILT, Wording, filled
 from ._words import line, quoted, with_a_copy
 
 WORDING = Wording(SPOILT)
+_AT_OTHER_TIMES = Wording(SPOILT, {"write": "written here ({operation})"})
+"""Sentences for a tensor that the writes left as it was, if its line has saved others that they changed."""
 _UNREAD = Wording(SPOILT, variant="unread")
 _DETACHED = Wording(
     SPOILT,
@@ -68,9 +70,9 @@ def judge(evidence: Evidence) -> Finding | None:
     # In a loop the same line may have saved a tensor that did change: then a mask of ones is chance.
     at_times = evidence.save.site in evidence.changed_too
     how = "was overwritten" if evidence.writes else "was modified"
-    if as_saved and not at_times:
-        how = _kept(evidence)
-    wording = _UNREAD if harmless and not as_saved else WORDING
+    if as_saved:
+        how = "was written to" if at_times else _kept(evidence)
+    wording = _UNREAD if harmless and not as_saved else _AT_OTHER_TIMES if as_saved and at_times else WORDING
     so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
     names = {
         "how": how,
@@ -78,6 +80,7 @@ def judge(evidence: Evidence) -> Finding | None:
         "spared": _spared(as_saved, at_times) if kept and evidence.changed_too else None,
         "others": f"{_others(evidence)} saved{' in other calls' if at_times else ', too'}",
         "so": so if evidence.unseen else None,
+        "operation": evidence.writes[0].operation if evidence.writes else None,
     }
     return wording.of_saved(
         "UC101",
