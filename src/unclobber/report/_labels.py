@@ -86,7 +86,7 @@ def _of_write(finding: Finding, write: Write, again: bool) -> str:
         text = "and overwritten here" if again else "overwritten here"
     # One write that changed nothing differs from several that restored what they changed.
     elif sum(write.count for write in finding.overwriting) == 1:
-        text = "written here, without a change to a needed value"
+        text = "written here, this time without a change to a needed value"
     else:
         text = "written here; in the end all needed values were as before"
     if write.optimizer:

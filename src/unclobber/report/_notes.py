@@ -72,8 +72,10 @@ def _harmless(finding: Finding) -> str:
     if finding.variant == "unread":
         same = "no gradient that is computed here reads the saved values"
         cause = "torch checks every tensor that a node has saved"
-    elif sum(write.count for write in finding.overwriting) > 1:
+    elif (touched := sum(write.count for write in finding.overwriting)) > 1:
         same = "the writes that were seen left every element that backward needs as it was"
+    elif touched and finding.variant is None:
+        same += " this time, though the same line may change some when it runs again"
     if finding.variant == "detached":
         return f"{same}: torch refuses all the same"
     bumped = any(write.bumps_version for write in finding.writes) and not finding.repaired

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import unclobber
+from unclobber.report._labels import label
 
 
 def same(y):
@@ -24,7 +25,7 @@ def beside(y):
 @pytest.mark.parametrize(
     ("write", "how"),
     [
-        (same, "was written to without a change to any value"),
+        (same, "was written to without a change to any value this time"),
         (restored, "was written to and holds the saved values again"),
         (beside, "shares its storage with memory that was written"),
     ],
@@ -41,3 +42,35 @@ def test_a_harmless_write(write, how):
     finding = refused.value.finding
     assert finding.message == f"`y` {how} after mul saved it for the gradient of `w`"
     assert finding.harmless
+
+
+def test_the_same_line_may_change_values_when_it_runs_again():
+    """To normalize a weight changes nothing while its norm is one, and everything after a step."""
+
+    def train(w):
+        y = (w * torch.ones(2, requires_grad=True)).sum()
+        with torch.no_grad():
+            w.div_(w.norm())
+        y.backward()
+
+    for w, kept in ((torch.tensor([0.0, 1.0]), True), (torch.tensor([0.0, 3.0]), False)):
+        with unclobber.watch(), pytest.raises(unclobber.InplaceError) as refused:
+            train(torch.nn.Parameter(w))
+        text = " ".join(str(refused.value).split())
+        assert ("was written to without a change to any value this time" in text) is kept
+        said = label(refused.value.finding, "write", refused.value.finding.writes[0])
+        assert said.startswith("written here, this time without a change" if kept else "overwritten here")
+        assert ("this time, though the same line may change some when it runs again" in text) is kept
+
+
+@pytest.mark.parametrize("write", [restored, beside])
+def test_of_other_harmless_writes_nothing_is_said_of_another_time(write):
+    """What was restored, or lies beside, is no chance of this run."""
+    w, base = torch.ones(3, requires_grad=True), torch.ones(4)
+    y = base[1:]
+    with unclobber.watch():
+        z = (w * y).sum()
+        write(y)
+        with pytest.raises(unclobber.InplaceError) as refused:
+            z.backward()
+    assert "this time" not in str(refused.value)

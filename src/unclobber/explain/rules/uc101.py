@@ -134,7 +134,7 @@ def judge_frozen(save: Save, write: Write) -> Finding:  # the program itself has
 
 def _kept(evidence: Evidence) -> str:
     touched = sum(write.count for write in evidence.overwriting)
-    same = "and holds the saved values again" if touched > 1 else "without a change to any value"
+    same = "and holds the saved values again" if touched > 1 else "without a change to any value this time"
     if touched:
         return f"was written to {same}"
     shared = "version counter" if all(write.reached == "other" for write in evidence.writes) else "storage"
