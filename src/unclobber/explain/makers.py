@@ -63,10 +63,8 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    if isinstance(node, ast.Call):
-        name = last_name(node.func)
-        return name if name in torch_table().expands | torch_table().expands_several else None
-    return None
+    name = last_name(node.func) if isinstance(node, ast.Call) else ""
+    return name if name in torch_table().expands | torch_table().expands_several else None
 
 
 def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
@@ -112,9 +110,7 @@ def viewed(node: ast.expr) -> ast.expr | None:
 
 
 def multi_view_name(node: ast.expr) -> str | None:
-    if not isinstance(node, ast.Call):
-        return None
-    name = last_name(node.func)
+    name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name if name in torch_table().returns_tied_views else None
 
 

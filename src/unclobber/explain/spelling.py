@@ -344,8 +344,6 @@ def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.
     """Return the weight that an embedding with ``max_norm`` renormalised: ``emb.weight``, or the ``weight``
     argument."""
     if outer.co_qualname == "Embedding.forward":
-        called = node.func
-        if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
-            return f"{source.text(called)}.weight"
-        return None
+        is_place = isinstance(node.func, (ast.Name, ast.Attribute, ast.Subscript))
+        return f"{source.text(node.func)}.weight" if is_place else None
     return (bind_code(node, outer) or {}).get("weight")
