@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pytest
@@ -140,6 +141,110 @@ def test_a_custom_function_that_asks_for_nothing():
 
     findings, _ = told(program)
     assert all(f.saved.operation in ("mul", "tanh", "sigmoid") for f in findings)
+
+
+class Square(torch.autograd.Function):
+    """Reads what it saved as soon as its backward runs."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+class SquareOnce(Square):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
+
+
+class SquareIfAsked(Square):
+    """Reads it for some gradients alone."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        if grad.sum() == 0:
+            return grad
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+def sometimes(backward):
+    """Decorate a backward, which then runs for some gradients alone."""
+
+    @functools.wraps(backward)
+    def wrapper(ctx, grad):
+        return backward(ctx, grad) if grad.any() else grad
+
+    return wrapper
+
+
+class SquareSometimes(Square):
+    @staticmethod
+    @sometimes
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+class SquareAtLast(Square):
+    """Reads it after an error alone."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        try:
+            return grad * 1
+        except RuntimeError:
+            return ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "certain"),
+    [
+        (Square, True),
+        (SquareOnce, True),
+        (SquareIfAsked, False),
+        (SquareSometimes, False),
+        (SquareAtLast, False),
+    ],
+)
+def test_a_custom_function_that_always_reads_what_it_saved(function, certain):
+    """Its saves are refused for certain if its backward reads them before anything can keep it from that."""
+    w = torch.ones(4, requires_grad=True)
+
+    def program():
+        h = w * 3
+        z = function.apply(h).exp()
+        h.add_(1)
+        z.add_(1)
+        z.sum().backward()
+
+    findings, error = told(program)
+    assert [(f.saved.operation, f.saved.expression, f.ahead) for f in findings] == [
+        ("exp", "z", False),
+        *([(function.__name__, "h", True)] if certain else []),
+    ]
+    assert ("once that is cured" in str(error)) is certain
+
+
+@pytest.mark.parametrize("function", [Square, SquareOnce])
+def test_what_is_said_of_a_custom_function_is_true(function):
+    """Without the first write, the same backward is refused for what the Function saved."""
+    h = torch.ones(4, requires_grad=True) * 3
+
+    def program():
+        z = function.apply(h).exp()
+        h.add_(1)
+        z.sum().backward()
+
+    findings, _ = told(program)
+    assert [(f.saved.operation, f.ahead) for f in findings] == [(function.__name__, False)]
 
 
 def test_where_backward_has_been_is_not_ahead():
