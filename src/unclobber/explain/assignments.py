@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 
 from ..source import ParsedSource, function_of, is_library
-from ..syntax import last_name
+from ..syntax import dotted, last_name
 from ._definitions import scope_of
 
 
@@ -38,12 +38,7 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
     """Yield the values that ``scope`` sets or registers on ``owner.name``, each with its statement."""
 
     def is_it(target: ast.expr) -> bool:
-        return (
-            isinstance(target, ast.Attribute)
-            and target.attr == name
-            and isinstance(target.value, ast.Name)
-            and target.value.id == owner
-        )
+        return dotted(target) == f"{owner}.{name}"
 
     for node in ast.walk(scope):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
@@ -55,15 +50,10 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
                     index = next(i for i, element in enumerate(target.elts) if is_it(element))
                     parallel = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(target.elts)
                     yield (node.value.elts[index] if parallel else node.value), node  # type: ignore[attr-defined]
-        elif (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Call)
-            and last_name(node.value.func) in ("register_parameter", "register_buffer")
-            and len(node.value.args) > 1
-            and isinstance(node.value.args[0], ast.Constant)
-            and node.value.args[0].value == name
-        ):
-            yield node.value.args[1], node
+        match node:
+            case ast.Expr(value=ast.Call(func=called, args=[ast.Constant(value=attr), value, *_])):
+                if attr == name and last_name(called) in ("register_parameter", "register_buffer"):
+                    yield value, node
 
 
 def may_set(name: str, home: str, files: Iterable[str]) -> bool:
@@ -123,7 +113,5 @@ def _by_methods(tree: ast.Module) -> Iterator[ast.AST]:
                     yield from (
                         part
                         for part in ast.walk(method)
-                        if isinstance(part, ast.Attribute)
-                        and isinstance(part.value, ast.Name)
-                        and part.value.id == method.args.args[0].arg
+                        if isinstance(part, ast.Attribute) and dotted(part.value) == method.args.args[0].arg
                     )
