@@ -11,7 +11,7 @@ import torch
 
 from ..model import Frame, PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
-from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, TracedName, WriteEvent
+from ..observe.record import METADATA_ONLY, KernelName, Ledger, SavedTensor, SaveState, TracedName, WriteEvent
 from ..source import ProgramNames, Stack, resolve
 from ..torch_internals import compat
 from . import reads, spelling
@@ -87,16 +87,22 @@ def _write(
     actor = event.actor() if event.actor is not None else None
     optimizer = module = None
     parameters: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    names = ProgramNames(frames)
     if isinstance(actor, torch.optim.Optimizer):
         optimizer = _step_label(site, actor)
-        parameters = _written_by(event, state, ledger, frames)
+        stepped = [saved for saved, other in _written_at_line(event, state, ledger) if other is actor]
+        paths = {names.parameter(saved.alias) for saved in stepped}
+        parameters = tuple(sorted(filter(None, paths)))
     elif (
         isinstance(actor, torch.nn.Module)
         and not isinstance(actor, torch.fx.GraphModule)  # made by a compiler
         and site is not None
         and site.below
     ):
-        module = ProgramNames(frames).module(actor)
+        module = names.module(actor)
+        others = {id(other): other for _, other in _written_at_line(event, state, ledger)}.values()
+        modules = tuple(sorted({names.module(m) for m in others if isinstance(m, torch.nn.Module)}))
     return replace(
         at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
         bumps_version=bumped,
@@ -109,6 +115,7 @@ def _write(
         optimizer=optimizer,
         parameters=parameters,
         module=module,
+        modules=modules,
         by=_by_itself(event, () if site is None else site.below),
         past_counter=None if bumped else _way_past_the_counter(event, site),
         undeclared=None if bumped else _undeclared(event),
@@ -122,25 +129,23 @@ def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__name__}.step()"
 
 
-def _written_by(
-    event: WriteEvent, state: SaveState, ledger: Ledger, frames: list[FrameType]
-) -> tuple[str, ...]:
-    """Return the module paths of the parameters which the same call of ``step`` wrote and which the running
-    backward needs: those that its nodes keep, or those that the same checkpoint reads."""
+def _written_at_line(
+    event: WriteEvent, state: SaveState, ledger: Ledger
+) -> list[tuple[SavedTensor, torch.nn.Module | torch.optim.Optimizer | None]]:
+    """Return the saves that the running backward needs and the line of ``event`` wrote, each with the writer.
+
+    Needed are those that its nodes keep, or those that the same checkpoint reads.
+    """
     line, nodes = user_place(event.stack), reads.visited()
     kept = [saved for node in nodes for _, saved in reads.kept_by(node)] if nodes else [state.saved]
     if not any(saved is state.saved for saved in kept):
         kept = [saved for saved in ledger.live_saves() if saved.stack == state.saved.stack]
-    names: dict[str, None] = {}
-    for saved in kept:
-        if any(
-            other.actor == event.actor and user_place(other.stack) == line
-            for other, _ in ledger.history(saved)
-        ):
-            name = ProgramNames(frames).parameter(saved.alias)
-            if name is not None:
-                names[name] = None
-    return tuple(sorted(names))
+    written = [(saved, other) for saved in kept for other, _ in ledger.history(saved)]
+    return [
+        (saved, None if other.actor is None else other.actor())
+        for saved, other in written
+        if user_place(other.stack) == line
+    ]
 
 
 def _by_itself(event: WriteEvent, below: Sequence[Frame]) -> Literal["backward", "buffer broadcast"] | None:

@@ -64,6 +64,8 @@ class Write:
     """Module paths of all parameters which that optimizer step wrote and this backward needs."""
     module: str | None = None
     """The module that wrote: ``trunk.2 (Dropout)``."""
+    modules: tuple[str, ...] = ()
+    """All modules that wrote at this line, to what this backward needs; it is one of them."""
     by: Literal["backward", "buffer broadcast"] | None = None
     """The part of torch that wrote without a request of the program's: backward, which adds gradients up in
     place, or DistributedDataParallel at the start of a forward."""

@@ -114,7 +114,9 @@ def _also(finding: Finding) -> list[str]:
     lines = dict.fromkeys(place(save.site) for save in others if save.site)
     count = words.plural(len(others), "more tensor")
     singular, plural = ("reaches", "reach") if finding.harmless else ("spoils", "spoil")
-    it = f"that write {singular}" if len(finding.writes) == 1 else f"those writes {plural}"
+    # Another run of the line may have written them, by another module
+    # (test_all_modules_that_wrote_at_one_line_are_named in tests/unit/session/test_one_cause.py).
+    it = f"that line {singular}" if len(finding.writes) == 1 else f"those lines {plural}"
     where = f", saved at {words.listing(list(lines), limit=3)}" if lines else ""
     return [f"{it} {count} that backward needs{f': {said}' if said else ''}{where}"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
@@ -80,8 +82,62 @@ def test_tensors_of_one_line():
     assert [save.name for save in (finding.saved, *finding.also)] == ["net.running_mean", "net.running_var"]
     assert finding.times == 2
     (note,) = [note for note in notes(finding) if "more tensor" in note]
-    assert note.startswith("that write spoils 1 more tensor that backward needs: `net.running_var`, saved at")
+    assert note.startswith("that line spoils 1 more tensor that backward needs: `net.running_var`, saved at")
     assert not any(note.startswith("met ") for note in notes(finding))
+
+
+class Block(nn.Module):
+    """Reads what its activation overwrites; the harmless twin's activation isn't in place."""
+
+    def __init__(self, size, *, inplace=True):
+        super().__init__()
+        self.conv, self.drop = nn.Linear(size, size), nn.Dropout(0.5, inplace=inplace)
+
+    def forward(self, x):
+        out = self.conv(x).tanh()
+        gated = out * out.sigmoid()
+        return self.drop(out) + gated
+
+
+def test_all_modules_that_wrote_at_one_line_are_named():
+    """Each of them is constructed with ``inplace=True``: to mend one of three leaves the others."""
+
+    def train(net):
+        net(torch.ones(2, 3)).sum().backward()
+
+    net = nn.Sequential(Block(3), nn.Linear(3, 4), Block(4), Block(4, inplace=False), Block(4))
+    with pytest.raises(unclobber.InplaceError) as info, Session():
+        train(net)
+    finding = info.value.finding
+    at_fault = [f"net.{i}.drop (Dropout)" for i in (0, 2, 4)]
+    assert finding.writes[0].module == at_fault[-1]
+    assert finding.writes[0].modules == tuple(at_fault)
+    assert finding.fixes[0].title == (
+        f"construct {at_fault[0]}, {at_fault[1]} and {at_fault[2]} without inplace=True"
+    )
+    (note,) = [note for note in notes(finding) if "more tensor" in note]
+    assert note.startswith(
+        "that line spoils 1 more tensor that backward needs: `out`, saved at"
+    )  # of other sizes
+    for mended, runs in (((4,), False), ((0, 2, 4), True)):
+        for i in mended:
+            net[i].drop.inplace = False
+        with Session("watch", warn=False), contextlib.nullcontext() if runs else pytest.raises(RuntimeError):
+            train(net)
+
+
+def test_a_module_of_another_graph_is_not_named():
+    """It wrote at the same line, to what the refused backward never comes to."""
+    first, second = Block(3), Block(3)
+    graphs = []
+
+    def program():
+        graphs.extend(block(torch.ones(2, 3)).sum() for block in (first, second))
+        graphs[1].backward()
+
+    with pytest.raises(unclobber.InplaceError) as info, Session():
+        program()
+    assert info.value.finding.fixes[0].title == "construct second.drop (Dropout) without inplace=True"
 
 
 def test_parts_of_one_buffer():
@@ -100,7 +156,7 @@ def test_parts_of_one_buffer():
     finding = info.value.finding
     assert finding.harmless
     (note,) = [note for note in notes(finding) if "more tensor" in note]
-    assert note.startswith("that write reaches 2 more tensors that backward needs: `cache[: t + 1]`, saved")
+    assert note.startswith("that line reaches 2 more tensors that backward needs: `cache[: t + 1]`, saved")
 
 
 def test_a_loop_of_fresh_tensors_is_one_tensor():

@@ -165,7 +165,8 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     elif last is not None and last.operation == "embedding_renorm_":
         fixes.append(Help.MAX_NORM.fix())
     elif last is not None and last.module and _takes_inplace(last.module):
-        fixes.append(Help.CONSTRUCT_WITHOUT_INPLACE.fix(module=last.module))
+        modules = listing(list(filter(_takes_inplace, last.modules)), limit=6)
+        fixes.append(Help.CONSTRUCT_WITHOUT_INPLACE.fix(module=modules))
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
         fixes.append(Help.CALL_WITHOUT_INPLACE.fix())
     else:
