@@ -32,7 +32,11 @@ _OPAQUE = frozenset({
     "indices", "index", "mask",
 })  # fmt: skip
 
-_PLAIN = {"self": "its input", "input": "its input"}
+_PLAIN = {
+    **dict.fromkeys(("self", "input"), "its input"),
+    **{f"weight{i}": "the layer's parameters" for i in range(4)},  # of mkldnn_rnn_layer: its biases, too
+    **dict.fromkeys(("hx_", "cx_"), "its state"),
+}
 """Words for an argument that the user's line doesn't name, because torch's name would mislead."""
 
 _OWN_RESULT = {"ExpBackward0": "the derivative of exp is its own result"}

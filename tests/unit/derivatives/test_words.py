@@ -73,6 +73,13 @@ def test_why(node, role, needed, text):
             {"query": "q", "key": "k", "value": "v"},
             "grad of `q`, `k` and `v` needs the attention weights, which are computed again from it",
         ),
+        (
+            "MkldnnRnnLayerBackward0",
+            "weight0",
+            {"weight0": "lstm.weight_ih_l0"},
+            "what computes grad of its input, `lstm.weight_ih_l0`, the layer's parameters and its state "
+            "reads `lstm.weight_ih_l0`",
+        ),
         ("MmBackward0", "self", {"mat2": "w2"}, None),
         ("NoSuchBackward0", "self", {"self": "x"}, None),
     ],
