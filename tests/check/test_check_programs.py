@@ -498,3 +498,26 @@ def test_an_input_that_is_kept_on_ctx_is_a_tensor_if_torch_computes_with_it(valu
     """
     assert found_in(body) == []
     assert [code for code, *_ in found_in(body, all_rules=True)] == ["UC103"] * count
+
+
+@pytest.mark.parametrize(("net", "written", "count"), [
+    ("nn.Sequential(nn.Linear(2, 4), nn.Tanh())", "x", 1),
+    ("nn.Sequential(nn.Linear(2, 4), nn.Tanh())", "y", 0),
+    ("nn.Tanh()", "x", 0),
+])  # fmt: skip
+def test_a_tensor_that_a_branch_may_have_replaced(net, written, count):
+    """A coupling layer: whichever tensor the name has, it is the one that was saved."""
+    body = f"""
+    class Coupling(nn.Module):
+        def __init__(self, flip=False):
+            super().__init__()
+            self.flip, self.net = flip, {net}
+        def forward(self, x):
+            y = x.clone() if x.requires_grad else x.flip(1)
+            if self.flip:
+                x = x.flip(1)
+            s = self.net(x[:, :2])
+            {written}[:, 2:] *= s.exp()
+            return x, y
+    """
+    assert [text for *_, text in found_in(body)] == [f"{written}[:, 2:] *= s.exp()"] * count

@@ -23,6 +23,7 @@ class SaveEffect(NamedTuple):
     grad: Grad  # whether the node exists
     operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
     guards: Guards = frozenset()
+    places: frozenset[int] = frozenset()  # the storages of which the saved tensor has one
 
 
 class Pending(NamedTuple):

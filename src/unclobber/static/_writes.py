@@ -83,8 +83,8 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     value = saved.value
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
-    certain = saved.grad if len(value.places) == 1 and not state.quiet else min(saved.grad, Grad.MAYBE)
-    kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, state.guards)
+    certain = min(saved.grad, Grad.MAYBE) if state.quiet else saved.grad
+    kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, state.guards, value.places)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -144,16 +144,18 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
 def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool, trained: bool) -> None:
     """Record the write as pending for each saved tensor that may share the memory."""
     alone = all(place in state.kept for place in value.places)
-    name = blamed.name.partition("[")[0]
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
     held = [(kept, place) for place in sorted(value.places) for kept in state.kept.get(place, ())]
     # Sorted, so that every run reports the same one, whatever stands around it.
     for kept, place in sorted(held, key=lambda pair: _first_in_source(pair[0])):
         if any((text, not holds) in kept.guards for text, holds in state.guards):
             continue  # the save is in the other branch of the same condition
-        bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
+        bound = [state.bound_if.get(guard, {}).get(blamed.name.partition("[")[0]) for guard in kept.guards]
         if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
             continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
+        is_same = kept.places == value.places and kept.span[6:] == blamed.span[6:]  # in one function
+        if len(kept.places) > 1 and (not is_same or kept.operation in ("LSTM", "GRU", "RNN")):
+            kept = kept._replace(grad=min(kept.grad, Grad.MAYBE))  # another was saved, or a packed sequence
         # Each result of a loop is kept by the same line, whichever of them is written.
         spans = [{other.span for other in state.kept.get(each, ())} for each in value.places]
         is_weak = any(kept.span not in of_place for of_place in spans) or _is_weak(kept, blamed)
