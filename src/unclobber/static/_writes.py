@@ -153,8 +153,9 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         bound = [state.bound_if.get(guard, {}).get(blamed.name.partition("[")[0]) for guard in kept.guards]
         if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
             continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-        is_same = kept.places == value.places and kept.span[6:] == blamed.span[6:]  # in one function
-        if len(kept.places) > 1 and (not is_same or kept.operation in ("LSTM", "GRU", "RNN")):
+        is_here = (kept.span.function, kept.span.inner) == (blamed.span.function, blamed.span.inner)
+        is_same = is_here and kept.places == value.places and kept.operation not in ("LSTM", "GRU", "RNN")
+        if len(kept.places) > 1 and not is_same:
             kept = kept._replace(grad=min(kept.grad, Grad.MAYBE))  # another was saved, or a packed sequence
         # Each result of a loop is kept by the same line, whichever of them is written.
         spans = [{other.span for other in state.kept.get(each, ())} for each in value.places]
@@ -200,7 +201,8 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether no weights need what is saved, and it is far away or no graph is sure."""
+    """Return whether no weights need what is saved and it is far away, or without a sure graph any of
+    these, or a part is assigned."""
     facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
     # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"
