@@ -521,3 +521,44 @@ def test_a_tensor_that_a_branch_may_have_replaced(net, written, count):
             return x, y
     """
     assert [text for *_, text in found_in(body)] == [f"{written}[:, 2:] *= s.exp()"] * count
+
+
+@pytest.mark.parametrize(
+    ("shared", "all_rules", "count"), [("True", False, 1), ("False", False, 0), ("False", True, 1)]
+)
+def test_what_an_option_expands(shared, all_rules, count):
+    """Told on request only, if nothing sets the option: the masks of a neural process."""
+    body = f"""
+    class Masks:
+        def __init__(self, shared={shared}):
+            self.shared = shared
+        def __call__(self, n, indices):
+            if self.shared:
+                mask = torch.zeros(n).expand(4, n)
+            else:
+                mask = torch.zeros(4, n)
+            mask.scatter_(1, indices, 1)
+            return mask
+    """
+    assert [code for code, *_ in found_in(body, all_rules=all_rules)] == ["UC207"] * count
+
+
+@pytest.mark.parametrize(("given", "count"), [("h", 0), ("h, h", 1)])
+def test_the_length_of_the_arguments_decides_a_branch(given, count):
+    """A fusion block writes to its first input only if it has a second one (MiDaS)."""
+    body = f"""
+    class Fusion(nn.Module):
+        def forward(self, *xs):
+            y = xs[0]
+            if len(xs) == 2:
+                y += xs[1]
+            return y
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.fuse = nn.Linear(4, 4), Fusion()
+        def forward(self, x):
+            h = self.fc(x).sigmoid()
+            return self.fuse({given})
+    """
+    assert [text for *_, text in found_in(body)] == ["y += xs[1]"] * count

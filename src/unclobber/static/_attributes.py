@@ -69,9 +69,9 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState, node: as
     if name in ("weight", "bias") and value.kind == "object" and name not in class_attributes(run, cls):
         for base in (base for base in bases_of(cls) if base.startswith("torch.nn.")):
             layer = ModuleData(base.rpartition(".")[2], False, (), value.made or run.span(node))
-            own = _parameter(run, value._replace(kind="module", data=layer), name, state, node)
-            if own is not None:
-                return own
+            own = value._replace(kind="module", data=layer)
+            if (parameter := _parameter(run, own, name, state, node)) is not None:
+                return parameter
     if key in state.attributes:
         return state.attributes[key]
     if value.made is not None and name in run.constructed.get(value.made, ()):

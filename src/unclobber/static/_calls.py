@@ -200,6 +200,8 @@ def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     "chr round divmod hash open vars dir",
 )
 def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    if call.name == "len" and call.first.data == "tuple":
+        return PLAIN._replace(data=Constant(len(call.first.items)))
     return SHAPE if call.name == "size" and not call.every else PLAIN
 
 
@@ -219,8 +221,7 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if call.values:
         return None
-    keys = tuple(call.keywords)
-    return sequence(tuple(call.keywords.values()), keys) if keys else sequence((), "dict")
+    return sequence(tuple(call.keywords.values()), tuple(call.keywords) or "dict")
 
 
 @transfers("builtin", "zip enumerate")

@@ -46,8 +46,7 @@ class FileRun:
         self.returned: list[tuple[Value, FlowState]] = []
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
-        self.round = (0, 0, 0)
-        """The clock and the last node before the innermost loop's present round, and the clock before all."""
+        self.round = (0, 0, 0)  # of the innermost loop: clock and node before this round, clock before all
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
         self.thawed: set[str] = set()  # and those set to require it

@@ -230,7 +230,7 @@ def view_of(
     if origin is not None and origin.kind == "expanded":
         origin = None
     if name in _EXPANDS:
-        origin = ViewOrigin("expanded", span, guards=state.guards)
+        origin = ViewOrigin("expanded", span, guards=state.guards, less=2 * state.quiet)
     elif state.mode and origin is None and first.sure:
         origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", span)
     return base._replace(leaf=leaf, origin=origin)

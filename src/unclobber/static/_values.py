@@ -68,6 +68,7 @@ class ViewOrigin(NamedTuple):
     span: SourceSpan
     sure: bool = True  # whether no operation since may have made a copy, as `reshape` may
     guards: frozenset[tuple[str, bool]] = frozenset()  # the conditions that hold there
+    less: int = 0  # steps of confidence that a write to it loses: only an option makes it
 
 
 class Constant(NamedTuple):

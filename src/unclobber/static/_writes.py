@@ -132,11 +132,11 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     # torch warns of a mask's write, and refuses only its backward (`util.py` of XNOR-Net-PyTorch).
     is_apart |= index.kind == "tensor" and (state.mode > 0 or not value.grad)
     if expanded is not None and not is_apart and made.how not in torch_table().writes_expanded:
-        less = (expanded.span.function != run.function) + isinstance(target, ast.Subscript)
+        less = (expanded.span.function != run.function) + isinstance(target, ast.Subscript) + expanded.less
         less += any(part.kind == "plain" for part in index.parts)  # a number gives a part of its own
         # Another branch may have replaced the tensor that a function is called with (`bands.py` of RVC).
         shown = blamed._replace(rule=CheckRule.EXPANDED, saved=expanded.span)
-        run.suspect(state, shown._replace(confidence=HIGH - less if expanded.sure else 1))
+        run.suspect(state, shown._replace(confidence=max(HIGH - less, 1) if expanded.sure else 1))
     state.written.update(dict.fromkeys(value.places, run.tick()))
     return made.after(state)
 
