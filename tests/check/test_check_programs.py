@@ -562,3 +562,20 @@ def test_the_length_of_the_arguments_decides_a_branch(given, count):
             return self.fuse({given})
     """
     assert [text for *_, text in found_in(body)] == ["y += xs[1]"] * count
+
+
+@pytest.mark.parametrize(("lines", "count"), [
+    ("parts[i] *= 2; out.append(F.linear(parts[i], w))", 0),
+    ("out.append(F.linear(parts[i], w)); parts[i] *= 2", 1),
+])  # fmt: skip
+def test_a_turn_of_a_loop_writes_to_an_item_of_its_own(lines, count):
+    """The turn before kept another one: the experts of LibContinual."""
+    body = f"""
+    def experts(x, n):
+        w, out = nn.Parameter(torch.ones(4, 4)), []
+        parts = [x.clone() for _ in range(n)]
+        for i in range(n):
+            {lines.replace("; ", chr(10) + " " * 12)}
+        return out
+    """
+    assert [text for *_, text in found_in(body)] == ["parts[i] *= 2"] * count

@@ -208,8 +208,8 @@ def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"
     is_here = (saved.function == written.function or is_near) and not (saved.inner or written.inner)
     is_known = kept.role == "result" or (facts is not None and facts.parameters)
-    if kept.grad == Grad.YES:
-        return not (is_known or is_here)
+    if kept.grad == Grad.YES:  # what is written in a turn before its save is mostly another item of a list
+        return not is_known and (not is_here or ("[" in blamed.name and saved.line > written.line))
     return not is_known or not is_here or blamed.how == "[...] ="
 
 
