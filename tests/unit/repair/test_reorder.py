@@ -132,6 +132,7 @@ TWO_NETS = """
         ("", "", "list(G.parameters())"),
         ("opt_g.step()", "opt_d.step()", "[*D.parameters(), *E.parameters()]"),
         ("(G.parameters()", "([w, b]", "[w, b]"),
+        ("(G.parameters()", "([p for p in G.parameters()]", "[p for p in G.parameters()]"),
         ("opt_g.step()", "opt_x.step()", None),
         ("opt_g.step()", "pass", None),
         ("opt_g = Adam(G", "opt_g = make()\n    opt_g = Adam(G", None),

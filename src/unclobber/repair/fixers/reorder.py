@@ -60,11 +60,11 @@ def limited(source: Source, backward: ast.AST) -> str:
     weights, here = made[0].args[0], source.function(backward)
     visible = source.function(weights) in (None, here) or names_in(weights) <= {"self"}
     groups = any(isinstance(node, ast.Dict) for node in ast.walk(weights))
-    known = isinstance(weights, ast.List) or calls_method(weights, {"parameters"})
+    is_list, code = isinstance(weights, ast.List | ast.ListComp), source.code(weights)
+    known = is_list or calls_method(weights, {"parameters"})
     if not visible or groups or not known or "inputs=" in source.code(call):
         return ""
-    code = source.code(weights) if isinstance(weights, ast.List) else f"list({source.code(weights)})"
-    return source.edited(with_argument(source, call, f"inputs={code}"))
+    return source.edited(with_argument(source, call, f"inputs={code if is_list else f'list({code})'}"))
 
 
 def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]:
