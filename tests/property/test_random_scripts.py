@@ -31,7 +31,8 @@ NAMED = {
             "x0.register_hook(halve)",
             "keep('main', *torch.autograd.grad(x0.sigmoid().mean(), [x0]))",
         )
-    )
+    ),
+    "a leaf among the inputs has no edge where a Function's own tensors are checked": random_script(370),
 }
 """Scripts that the sweep once found, as small as they get, each with the name of what was wrong."""
 

@@ -7,7 +7,8 @@ They are known before any evidence is built, so nothing here reads source.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -111,7 +112,8 @@ def visited() -> list[Any]:
     graph = None if call is None else call.of_engine.graph()
     if call is None or graph is None:
         return []
-    wanted = call.of_engine.runs_of(graph)
+    # Below autograd, as in a Function's own check, a leaf among the inputs has no edge.
+    wanted: Collection[int] = or_default(partial(call.of_engine.runs_of, graph), ())
     return [node for key, node in graph.items() if key in wanted]
 
 
