@@ -145,14 +145,16 @@ def _is_carried(saved: SavedTensor, node: Any) -> bool:
     if node is None or len(backward_calls.last_two()) < 2:
         return False
     before, now = backward_calls.last_two()
-    if not before.keeps_graph or user_place(before.stack) != user_place(now.stack):
-        return False
     number, key = compat.graph.sequence_number, compat.tensors.storage_key_or_none
+    is_same_line = user_place(before.stack) == user_place(now.stack)
+    if not before.keeps_graph or not is_same_line or number(node) >= before.before:
+        return False
+    weight = key(saved.alias)
     since = (
         other
         for other in reads.visited()
-        if number(other) >= before.before > number(node)
-        and any(key(kept.alias) == key(saved.alias) for _, kept in reads.kept_by(other))
+        if number(other) >= before.before
+        and any(key(kept.alias) == weight for _, kept in reads.kept_by(other))
     )
     return node in compat.graph.nodes_below(since)
 

@@ -60,8 +60,8 @@ class KeptFix:
     def keep(self, rounds: Rounds, reads: Iterable[str] | None) -> None:
         """Keep a result, unless a file that it was made from is newer or, with None, may be unknown."""
         known = reads is not None and not rounds.in_place and rounds.proved and self._own() == self._before
-        times = (or_default(partial(os.path.getmtime, path), 0.0) for path in reads or ())
-        if reads is not None and known and all(time * 1e9 < self._began for time in times):
+        facts = (or_default(partial(os.stat, path), None) for path in reads or ())
+        if reads is not None and known and all(s is None or s.st_mtime_ns < self._began for s in facts):
             outside = sorted(reads)
             head = json.dumps({"reads": outside, "stamp": _stamp(self._before, outside)})
             write_cached(self._path, head.encode() + b"\n" + pickle.dumps(rounds))

@@ -25,10 +25,9 @@ from ._values import (
     renamed_part,
     sequence,
 )
-from ._writes import Effect, WriteEffect, confirm, given_to_unread, perform
+from ._writes import RECURRENT, Effect, WriteEffect, confirm, given_to_unread, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})  # they return their input, or a view of it
-RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _APART = frozenset({"children", "named_children"})  # what is taken apart is no chain (`gated_conv_net.py`)
 _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""

@@ -14,6 +14,7 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, ParameterUpdate, Pending, SaveEffect
 from ._values import PLAIN, Grad, Leaf, SourceSpan, Value, only_graph
 
+RECURRENT = frozenset({"LSTM", "GRU", "RNN"})  # torch's modules that take a packed sequence, too
 SAVES_NO_RESULT = re.compile(r"(norm|bn|^conv|downsample|lin(ear)?|fc|proj\w*)_?\d*$", re.I)
 """Names of networks that don't save what they return."""
 _SAVES_RESULT = re.compile(r"ropout|(lu|act|activat\w+|sigmoid|tanh|softmax)(_?fn|_layer)?\d*$", re.I)
@@ -154,7 +155,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
             continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
         is_here = (kept.span.function, kept.span.inner) == (blamed.span.function, blamed.span.inner)
-        is_same = is_here and kept.places == value.places and kept.operation not in ("LSTM", "GRU", "RNN")
+        is_same = is_here and kept.places == value.places and kept.operation not in RECURRENT
         if len(kept.places) > 1 and not is_same:
             kept = kept._replace(grad=min(kept.grad, Grad.MAYBE))  # another was saved, or a packed sequence
         # Each result of a loop is kept by the same line, whichever of them is written.

@@ -22,6 +22,18 @@ def beside(y):
     y._base[0] = 7.0
 
 
+def refused_after(write):
+    """Torch's refusal of a backward after a write to what a product has saved."""
+    w, base = torch.ones(3, requires_grad=True), torch.ones(4)
+    y = base[1:]
+    with unclobber.watch():
+        z = (w * y).sum()
+        write(y)
+        with pytest.raises(unclobber.InplaceError) as refused:
+            z.backward()
+    return refused.value
+
+
 @pytest.mark.parametrize(
     ("write", "how"),
     [
@@ -32,14 +44,7 @@ def beside(y):
 )
 def test_a_harmless_write(write, how):
     """Torch refuses all the same; the sentence says what became of the tensor."""
-    w, base = torch.ones(3, requires_grad=True), torch.ones(4)
-    y = base[1:]
-    with unclobber.watch():
-        z = (w * y).sum()
-        write(y)
-        with pytest.raises(unclobber.InplaceError) as refused:
-            z.backward()
-    finding = refused.value.finding
+    finding = refused_after(write).finding
     assert finding.message == f"`y` {how} after mul saved it for the gradient of `w`"
     assert finding.harmless
 
@@ -66,11 +71,4 @@ def test_the_same_line_may_change_values_when_it_runs_again():
 @pytest.mark.parametrize("write", [restored, beside])
 def test_of_other_harmless_writes_nothing_is_said_of_another_time(write):
     """What was restored, or lies beside, is no chance of this run."""
-    w, base = torch.ones(3, requires_grad=True), torch.ones(4)
-    y = base[1:]
-    with unclobber.watch():
-        z = (w * y).sum()
-        write(y)
-        with pytest.raises(unclobber.InplaceError) as refused:
-            z.backward()
-    assert "this time" not in str(refused.value)
+    assert "this time" not in str(refused_after(write))
