@@ -33,6 +33,7 @@ NAMED = {
         )
     ),
     "a leaf among the inputs has no edge where a Function's own tensors are checked": random_script(370),
+    "a list on ctx whose memory an array shows, under fingerprints": random_script(7198),
 }
 """Scripts that the sweep once found, as small as they get, each with the name of what was wrong."""
 

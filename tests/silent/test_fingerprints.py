@@ -366,6 +366,42 @@ def test_where_it_changed_past_torch_is_told_beside_the_write():
     assert watched(unwritten, fingerprint=1.0).findings[0].harmless
 
 
+LOOP = """\
+    for _ in range(3):
+        x = leaf()
+        y = x.exp()
+        y.detach().numpy()[0] = 5
+        y.sum().backward()
+    gradient = x.grad
+"""
+
+
+def test_a_loop_is_one_finding():
+    """A write that each turn of a loop makes again is told once."""
+    assert len(watched(Program.of(LOOP), fingerprint=1.0).findings) == 1
+
+
+def test_what_has_no_fingerprint_is_found_as_without():
+    """A share of fingerprints takes nothing from what is seen without them, nor what ``ctx`` keeps."""
+    assert len(watched(Program.of(LOOP), fingerprint=1e-9).findings) == 1
+    body = """\
+        class Keeps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.parts = [x]
+                return x * x
+            @staticmethod
+            def backward(ctx, grad):
+                return 2 * grad * ctx.parts[0]
+        x = leaf()
+        y = Keeps.apply(x)
+        x.detach().numpy()[0] = 5
+        y.sum().backward()
+        gradient = x.grad
+    """
+    assert [finding.code for finding in watched(Program.of(body), fingerprint=1.0).findings] == ["UC103"]
+
+
 def test_sampling_is_deterministic_and_proportional():
     """A rate chooses the same saves in every run, about as many as it says."""
     body = """\

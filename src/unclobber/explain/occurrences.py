@@ -326,7 +326,7 @@ class SeenConflicts(SessionView, ABC):
         ):
             return
         occurrence = Occurrence(
-            lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
+            lambda: ("UC102", user_place(saved.stack), fingerprint.places()),
             lambda: judge(describe.changed_unseen(ledger.state_of(saved), self)),
             lambda: bare_finding("UC102", saved=_unplaced(saved)),
             refused=self.policy == "guard",

@@ -42,3 +42,7 @@ class Fingerprint:
         self.bad: ProgramPoint | None = None  # the first moment at which the content differed from the hash
         self.write: Stack | None = None
         """Stack of the only statement that can have changed the content; None if several can."""
+
+    def places(self) -> tuple[Stack | None, ...]:
+        """Return the stack of the write, or of both moments: the same each time a loop does the same."""
+        return (self.write,) if self.write else tuple(at and at.stack for at in (self.good, self.bad))

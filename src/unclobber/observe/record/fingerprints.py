@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import torch
 
@@ -130,12 +131,13 @@ class Fingerprints:
     def _look_around(self, place: Callable[[], ProgramPoint], others: bool) -> None:
         """Take the waiting fingerprints, check handed-out memory, and the next of the ``others``."""
         with self.quiet(), self._lock:
-            place = _Once(place, self._now())
-            self._settle(place)
+            moment = self._now()
+            here = cache(lambda: place()._replace(moment=moment))
+            self._settle(here)
             if self._handed_out:
-                self._look_at_handed_out(place)
+                self._look_at_handed_out(here)
             if others:
-                self._look_at_next(place)
+                self._look_at_next(here)
 
     def _now(self) -> int | None:
         # With a second thread, the statement between two moments of this thread need not be the writer.
@@ -238,22 +240,6 @@ class Fingerprints:
 
 def _is_harmless(thread: threading.Thread) -> bool:  # tqdm's monitor outlives its bar and only waits
     return thread is threading.current_thread() or type(thread).__module__ == "tqdm._monitor"
-
-
-class _Once:
-    """The program point of one event, captured at the first call."""
-
-    __slots__ = ("_moment", "_place", "_point")
-
-    def __init__(self, place: Callable[[], ProgramPoint], moment: int | None) -> None:
-        self._place = place
-        self._moment = moment
-        self._point: ProgramPoint | None = None
-
-    def __call__(self) -> ProgramPoint:
-        if self._point is None:
-            self._point = self._place()._replace(moment=self._moment)
-        return self._point
 
 
 class _Queue(threading.local):

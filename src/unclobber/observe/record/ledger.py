@@ -466,7 +466,7 @@ class Ledger:
     def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
         """Enter a save into the log, with the copy that a save of open memory carries."""
         entry = log.add(saved, moved)
-        if saved.copied is not None and entry.undo_log is not None:
+        if saved.copied is not None and entry.undo_log is not None and not _has_fingerprint(saved):
             entry.undo_log.append(open_memory.values_of(saved.alias, saved.copied, self.account))
             log.handed_out = open_memory.shown_at(saved.alias) or log.handed_out
         saved.copied = None
@@ -491,7 +491,9 @@ class Ledger:
                 log = self._log_of(key, tensor)
                 if log is not None and address:
                     tensor = compat.dispatcher.whole(tensor)
-                if log is not None and (region := region_of(tensor)) is not None:
+                if log is None or all(map(_has_fingerprint, log.saves())):
+                    return  # a fingerprint shows the change, and names its line
+                if (region := region_of(tensor)) is not None:
                     log.handed_out = of_program()
                     log.preserve(self.account, tensor, region)
         except Exception as error:
@@ -831,13 +833,6 @@ class FingerprintedLedger(Ledger):
         super().__init__(keeps_originals=keeps_originals)
         self.fingerprints = fingerprints
 
-    def before_hand_out(self, tensor: torch.Tensor, address: bool = False) -> None:
-        """Do nothing: a fingerprint shows the change, and names its line."""
-
-    def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
-        saved.copied = None  # for the same reason
-        return super()._add(log, saved, moved)
-
     def before_write(self, tensor: torch.Tensor, *arguments: Any) -> StorageLog | None:
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
         with self.fingerprints.quiet():
@@ -848,6 +843,10 @@ class FingerprintedLedger(Ledger):
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *arguments)
+
+
+def _has_fingerprint(saved: SavedTensor) -> bool:
+    return getattr(saved, "fingerprint", None) is not None
 
 
 def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
