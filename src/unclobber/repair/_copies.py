@@ -73,10 +73,8 @@ def copy_for(root: str, home: str) -> Copy:
     else:
         wanted = [root] if within(root, here) else [root, here]
     fitting = [folder for folder in wanted if _fits(folder, home)]
-    pairs = []
-    for number, folder in enumerate(fitting):
-        pairs.append((folder, os.path.join(home, f"copy-{number}", os.path.basename(folder) or "root")))
-    return Copy(tuple(pairs))
+    places = (os.path.join(home, f"copy-{n}", os.path.basename(of) or "root") for n, of in enumerate(fitting))
+    return Copy(tuple(zip(fitting, places, strict=True)))
 
 
 def _moved(path: str, pairs: tuple[tuple[str, str], ...]) -> str:

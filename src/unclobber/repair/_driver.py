@@ -20,6 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from typing import cast
 
 from ._job import INTERRUPTED, Job
 
@@ -100,8 +101,7 @@ def _what_it_imported(job: Job) -> list[str]:  # loaded here, the next child nee
 
 
 def _decode(digits: str) -> Job:
-    job: Job = pickle.loads(bytes.fromhex(digits))
-    return job
+    return cast(Job, pickle.loads(bytes.fromhex(digits)))
 
 
 def _run(job: Job, digits: str, no_new_threads: bool) -> str:

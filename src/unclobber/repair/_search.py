@@ -45,11 +45,9 @@ class _SearchState:
     project: Project
     steps: tuple[Candidate, ...] = ()
     interpretations: frozenset[str] = frozenset()
-    seen_findings: tuple[Any, ...] = ()
-    """Findings seen on the way here; a repeated one means going round in circles."""
+    seen_findings: tuple[Any, ...] = ()  # on the way here; a repeated one means going round in circles
     lines: int = 0
-    blind_holders: tuple[str, ...] = ()
-    """Notes, one for each holder of the tensor that would no longer see the write."""
+    blind_holders: tuple[str, ...] = ()  # a note for each holder that would not see the write
     never_read_again: frozenset[str] = frozenset()
 
     @property
@@ -113,8 +111,7 @@ class Search:
     _cut_otherwise: list[_SearchState] = field(default_factory=list)
     """States that detach more than what an earlier backward has freed, or something else."""
     _cuts: bool = False  # whether the user may detach a state instead, see ``detach_state``
-    _rejected: list[str] = field(default_factory=list)
-    """Candidates with the right gradients and another end state, each in words."""
+    _rejected: list[str] = field(default_factory=list)  # with the right gradients and another end state
     _nearest: tuple[int, str] = (0, "")
     """The last backward of the failed candidate that came furthest, and in words what came of it."""
 
@@ -269,8 +266,7 @@ class Search:
     def _note(self, state: _SearchState, ran: Ran, why: str = "") -> None:
         """Keep how a run failed if none has come further; of equal ones the first, which was likelier.
 
-        Args:
-            why: The reason in words, if it is no finding and no exception.
+        ``why`` is the reason in words, if it is no finding and no exception.
         """
         finding = ran.finding and f"{ran.finding.code} at backward {ran.failed_at}"
         steps = ", then ".join(step.title for step in state.steps)
@@ -407,14 +403,14 @@ def _interpretations(finding: Finding, own: Interpretation | None = None) -> fro
 
 def _repair(state: _SearchState, proof: Proof | None) -> Repair:
     """Return a state as a repair."""
-    notes = [*(step.note for step in state.steps), *state.blind_holders]
+    notes = dict.fromkeys([*(step.note for step in state.steps), *state.blind_holders])
     return Repair(
         titles=tuple(step.title for step in state.steps),
         fixers=tuple(step.fixer for step in state.steps),
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,
-        notes=tuple(dict.fromkeys(filter(None, notes))),
+        notes=tuple(filter(None, notes)),
         faults=state.faults,
         copies=state.copies,
         interpretations=state.interpretations,

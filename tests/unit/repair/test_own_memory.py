@@ -50,3 +50,22 @@ def test_what_is_read_is_copied(proposed, before, after):
     assert proposed(own_memory, "UC207", f"import torch\n{before}\n", write=before) == [
         f"import torch\n{after}\n"
     ]
+
+
+ARRAYS = """
+import torch
+
+
+def collect(env, obs, net):
+    obs = torch.from_numpy(obs)
+    values = net(obs), net(torch.as_tensor(env.last))
+    return values
+"""
+
+
+def test_what_shares_an_array_is_copied_where_it_is_made(proposed):
+    """That is the tensor which the saving statement makes, or one that its function has made."""
+    made = ("torch.from_numpy(obs)", "torch.as_tensor(env.last)")
+    assert proposed(own_memory, "UC102", ARRAYS, saved="net(obs)") == [
+        plain(ARRAYS).replace(call, f"{call}.clone()") for call in made
+    ]

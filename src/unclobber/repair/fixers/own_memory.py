@@ -1,7 +1,7 @@
-"""Fixer: give a tensor memory of its own before it is written, by copying an expanded view, or the value that
-is read while memory that overlaps it is written.
+"""Fixer: give a tensor memory of its own before it is written, by copying an expanded view, a tensor over an
+array that is written to, or the value that is read while memory that overlaps it is written.
 
-The copy is made where the view is made, so all its holders see the write.
+The copy is made where the tensor is made, so all its holders see a write by torch.
 """
 
 from __future__ import annotations
@@ -12,15 +12,22 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import arguments_of, calls, is_place
+from .._syntax import arguments_of, calls, is_place, walk
 from ..project import Project
 from ._fresh import is_fresh
-from ._sites import saved_statements, write_statements
+from ._sites import callers, saved_statements, write_statements
 from .clone_saved import cloned
+
+_OF_ARRAYS = ("from_numpy", "as_tensor", "frombuffer")
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield copies of the expanded view where it is made, then copies of the writing statement's operands."""
+    """Yield copies of the tensor where it is made, then copies of the writing statement's operands."""
+    for path, source, statement in callers(finding.saved, project) if finding.code == "UC102" else ():
+        for call in calls(source.function(statement) or source.tree, _OF_ARRAYS):
+            title = f"copy `{source.code(call)}`, so that a write to the array can't reach it"
+            text = source.replaced({call: cloned(source, call)})
+            yield Candidate(title, {path: text}, guess=call not in walk(statement))
     for _, (path, source, statement) in saved_statements(finding, project):
         for call in calls(statement, torch_table().expands):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
@@ -29,8 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         reads = [read for read in operands(statement) if not is_fresh(read, source)]
         for read in reads if finding.code == "UC207" else ():
             text = source.replaced({read: cloned(source, read)})
-            title = f"read a copy of `{source.code(read)}`"
-            yield Candidate(title, {path: text}, guess=len(reads) > 1)
+            yield Candidate(f"read a copy of `{source.code(read)}`", {path: text}, guess=len(reads) > 1)
 
 
 def operands(statement: ast.AST) -> Iterator[ast.expr]:
