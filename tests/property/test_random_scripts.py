@@ -34,6 +34,7 @@ NAMED = {
     ),
     "a leaf among the inputs has no edge where a Function's own tensors are checked": random_script(370),
     "a list on ctx whose memory an array shows, under fingerprints": random_script(7198),
+    "the product of a scalar reads no value of it": random_script(10590),
 }
 """Scripts that the sweep once found, as small as they get, each with the name of what was wrong."""
 

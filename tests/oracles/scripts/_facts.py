@@ -87,8 +87,15 @@ class Facts:
 
     @property
     def astray(self) -> bool:
-        """Plain torch has kept other gradients than those of value semantics, however it ends."""
-        return not begins(self.plain.kept, self.truth.ending.kept)
+        """Plain torch has other gradients than those of value semantics, however it ends."""
+        return self.differentiates_changed_values or not begins(self.plain.kept, self.truth.ending.kept)
+
+    @cached_property
+    def differentiates_changed_values(self) -> bool:
+        """A backward with ``create_graph`` gets changed values, and what it computes of them is saved."""
+        text = str(self.script).splitlines()
+        lines = {line for need in self.truth.needs if need.changed for line in need.lines}
+        return any("create_graph=True" in text[line - 1] for line in lines)
 
     @property
     def wrong_before_the_end(self) -> bool:
@@ -150,7 +157,10 @@ class Facts:
             if self.family == "version":
                 yield "plain raised, the counters stand still", self.plain.error
         elif self.family != "version":
-            if self.plain.error is None or refusal.lane != "right":  # the left thread's error is told first
+            raises = (
+                self.plain.error is not None and refusal.lane == "right"
+            )  # the left thread's is told first
+            if not raises and not self.differentiates_changed_values:  # what is saved may depend on a value
                 yield "a counter moved, plain did not raise", refusal.saved.lines
         elif not set(self.plain.lines) & set(refusal.lines):
             yield "plain raised elsewhere", f"{self.plain.lines} {refusal.lines}"

@@ -56,6 +56,9 @@ class _Check:
         asked = [need for need in there if needed[0] in need.lines]
         silent = finding.torch_message is None and not finding.ahead
         spoilt = [need for need in asked if need.changed or (need.moved and not silent)]
+        runs_astray = self.mode not in ("guard", "audit") and facts.differentiates_changed_values
+        if not spoilt and asked and runs_astray:
+            return  # the write depends on a gradient, which is another one with copies
         if not spoilt:
             self.blame("lines", "another need" if asked else "needed line" if there else "saved line")
             return

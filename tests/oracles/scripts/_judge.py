@@ -211,7 +211,7 @@ class _Judge:
             or finding.saved.site is None
             or not repaired & set(lines_of(finding.saved.site))
         } - _places(audit)
-        if lost:
+        if lost and not self.facts.differentiates_changed_values:
             self.blame("audit", "findings", "lost one of watch's", lost)
 
 
