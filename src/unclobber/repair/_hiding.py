@@ -88,7 +88,8 @@ def hidden(
             if _is_read_after_call(project, file, line, name):
                 return Hidden(f"`{name}` of the caller in line {line} is left without the write")
     if not measured and candidate.shared_name:
-        return Hidden(f"whoever else holds the tensor `{candidate.shared_name}` no longer sees this write")
+        held_too = "module's input" if candidate.drops else f"tensor `{candidate.shared_name}`"
+        return Hidden(f"whoever else holds the {held_too} no longer sees this write")
     return Hidden(never_read_again=frozenset(never_read_again))
 
 

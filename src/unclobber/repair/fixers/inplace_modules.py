@@ -32,11 +32,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 for path, source, _, _ in some
             }
             what = some[0][1].code(some[0][2]) if len(some) == 1 else f"every {kind}"
-            yield Candidate(f"construct {what} without `inplace`", texts, shared_name=_INPUT, drops=True)
+            # A hook, or the code that made its input, may hold that as well.
+            yield Candidate(f"construct {what} without `inplace`", texts, shared_name="input", drops=True)
 
-
-_INPUT = "input of the module"
-"""Holder that may keep the tensor which such a module writes to: a hook, or the code that made it."""
 
 _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 """Classes of torch with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
