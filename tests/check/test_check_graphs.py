@@ -713,3 +713,68 @@ def test_a_network_goes_on_with_what_it_returned_by_a_keyword(tmp_path):
             optimizer.step()
     """
     assert found_in(body.format("carry=")) == found_in(body.format("")) == []
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "expected"),
+    [
+        ("for s in state: s.detach_()", 0),
+        ("for s in state: s.detach_().zero_()", 0),
+        ("state = tuple(s.detach() for s in state)", 0),
+        ("state = tuple(s.detach_().zero_() for s in state)", 0),  # no views: a pair of tensors
+        ("pass", 1),
+    ],
+)
+def test_the_state_of_an_lstm_is_a_pair(goes_on, expected):
+    """What is cut of it is cut where the loop carries it."""
+    body = f"""
+    rnn = nn.LSTM(3, 3)
+    state = None
+    for x in loader:
+        out, state = rnn(x, state)
+        out.mean().backward()
+        {goes_on}
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC301"] * expected
+
+
+def test_a_sample_that_a_network_returns_has_no_graph():
+    """A baseline of sampled rewards carries nothing from one turn to the next."""
+    body = """
+    class Policy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 3)
+        def forward(self, x):
+            p = self.fc(x).log_softmax(-1)
+            a = torch.distributions.Categorical(logits=p).sample()
+            return torch.stack([a], 1), {second}
+    policy = Policy()
+    opt = torch.optim.Adam(policy.parameters())
+    baseline = 0
+    for x in loader:
+        a, p = policy(x)
+        reward = x.gather(1, {index}).sum(1)
+        baseline = 0.9 * baseline + 0.1 * reward.mean()
+        loss = ((reward - baseline) * p.sum(1)).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    """
+    assert found_in(body.format(second="p", index="a")) == []
+    assert found_in(body.format(second="p", index="a * p")) != []
+
+
+@pytest.mark.parametrize("outputs", ["out, x", "outputs=out, inputs=x"])
+@pytest.mark.parametrize(("option", "expected"), [("create_graph=True", 1), ("retain_graph=True", 0)])
+def test_a_penalty_on_gradients_that_have_a_graph(outputs, option, expected):
+    """The norm keeps its result for the backward of the penalty."""
+    body = f"""
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    x = torch.randn(2, 3, requires_grad=True)
+    out = net(x).sum()
+    norm = torch.autograd.grad({outputs}, {option})[0].norm(dim=1)
+    norm -= 1
+    (out + norm.square().mean()).backward()
+    """
+    assert found_in(body) == [("UC101", "high", "norm -= 1")] * expected

@@ -219,16 +219,13 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("builtin", "dict")
 def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    if call.values:
-        return None
-    return sequence(tuple(call.keywords.values()), tuple(call.keywords) or "dict")
+    made = sequence(tuple(call.keywords.values()), tuple(call.keywords) or "dict")
+    return None if call.values else made
 
 
 @transfers("builtin", "zip enumerate")
-def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a list of one tuple: the elements of each argument, or a number and the first one's."""
-    if not call.values:
-        return None
     values = call.values[:1] if call.name == "enumerate" else call.values
     each = tuple(elements(run, value, state) for value in values)
     if call.name == "enumerate":

@@ -259,9 +259,14 @@ def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("tensor unknown function", "detach_")
 def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Cut a tensor, also in the sequences that hold it: ``for h in hidden: h.detach_()``."""
     made = call.receiver.cut()._replace(data=None)
     state.grown = {place: value for place, value in state.grown.items() if place not in made.places}
     bind(run, call.holder, made, state)
+    for names in (state.names, state.attributes):
+        for name in [name for name, held in names.items() if made.places in (i.places for i in held.items)]:
+            items = (i.cut() if i.places == made.places else i for i in names[name].items)
+            names[name] = names[name]._replace(items=tuple(items))
     return made
 
 

@@ -69,7 +69,8 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     if data.kind in RECURRENT or data.kind in ("MultiheadAttention", "LSTMCell"):
         packed = data.kind in RECURRENT and not state.is_sure(first)
         output = result._replace(kind=first.kind, sure=False) if packed else result
-        return sequence((output, result._replace(places=run.new_place())), "tuple")
+        last = tuple(result._replace(places=run.new_place()) for _ in ("hidden", "cell"))
+        return sequence((output, sequence(last, "tuple") if data.kind == "LSTM" else last[0]), "tuple")
     return result
 
 
@@ -78,7 +79,8 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, given: Gi
     if value.kind == "sequence":
         return value._replace(items=tuple(_used(run, state, item, module, given) for item in value.items))
     has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
-    is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
+    drawn = value.grad == Grad.MAYBE and not value.may  # of no node: a sample of a distribution, or a copy
+    is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode or drawn
     as_given = any((value.places, value.nodes) == (each.places, each.nodes) for each in given.values)
     if not module.name or has_part or is_cut or as_given:
         return value

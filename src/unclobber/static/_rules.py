@@ -143,7 +143,7 @@ class CheckRule(Enum):
     UNMARKED = RuleFacts(
         "UC103", "forward writes to its input {name} without ctx.mark_dirty",
         "call ctx.mark_dirty and return the input, or write to a clone",
-        reported_from=HIGH, variant="unmarked",
+        reported_from=HIGH, is_measured_high=False, variant="unmarked", is_silent=True,
     )
     DIRTY = RuleFacts(
         "UC103", "{name} is marked dirty and not returned", "return the tensor that is marked dirty",
@@ -156,8 +156,7 @@ class CheckRule(Enum):
     )
     BACKWARD_SAVED = RuleFacts(
         "UC101", "backward overwrites the saved tensor {name}, which others or a second backward would read",
-        "write into a new tensor", write="overwritten here ({how})",
-        reported_from=ON_REQUEST,
+        "write into a new tensor", write="overwritten here ({how})", reported_from=ON_REQUEST,
     )
     GRADIENT = RuleFacts(
         "UC104", "backward overwrites the gradient {name} that it was given, which others may still need",

@@ -55,9 +55,7 @@ def _optimizer(call: FollowedCall) -> Value:
 
 
 @transfers("torch", "set_grad_enabled")
-def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    if not call.values:
-        return None
+def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     mode = mode_of(call.node)
     if mode is not None and isinstance(run.statement, ast.Expr):
         state.mode = mode
@@ -128,22 +126,21 @@ def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
 
 
 @transfers("torch", "autograd.grad")
-def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Apply the backward, and return gradients that have a graph with ``create_graph``."""
-    if not call.values:
-        return None
     create = call.is_true("create_graph")
     retain = not call.keywords.keys() & {"retain_graph", "create_graph"} or create
-    loss, retain = _joined(run, call.first, state), retain or call.is_true("retain_graph")
+    loss = _joined(run, call.keywords.get("outputs", call.first), state)
+    retain |= call.is_true("retain_graph")
     backward(run, state, loss, call.node, retain=retain, to_leaves=False)
-    return sequence((run.tensor(Grad.MAYBE if create else Grad.NO),), "several")
+    return sequence((run.tensor(loss.grad if create else Grad.NO),), "several")
 
 
 @transfers("torch", "autograd.backward")
-def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    if call.values:
-        backward(run, state, _joined(run, call.first, state), call.node, retain=call.retains_graph)
-    return PLAIN if call.values else None
+def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    loss = _joined(run, call.keywords.get("tensors", call.first), state)
+    backward(run, state, loss, call.node, retain=call.retains_graph)
+    return PLAIN
 
 
 def _joined(run: FileRun, losses: Value, state: FlowState) -> Value:  # one backward goes through all at once
