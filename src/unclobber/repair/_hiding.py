@@ -88,8 +88,9 @@ def hidden(
             if _is_read_after_call(project, file, line, name):
                 return Hidden(f"`{name}` of the caller in line {line} is left without the write")
     if not measured and candidate.shared_name:
-        held_too = "module's input" if candidate.drops else f"tensor `{candidate.shared_name}`"
-        return Hidden(f"whoever else holds the {held_too} no longer sees this write")
+        name = candidate.shared_name  # code, or words
+        held_too = name if name.startswith("the ") else f"the tensor `{name}`"
+        return Hidden(f"whoever else holds {held_too} no longer sees this write")
     return Hidden(never_read_again=frozenset(never_read_again))
 
 

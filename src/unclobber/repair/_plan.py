@@ -37,7 +37,7 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
                 seen.add(texts)  # the same text from another fixer is as doubtful
             elif texts not in seen and _is_change(candidate, project):
                 seen.add(texts)
-                late = candidate.late or bool(candidate.shared_name)
+                late = candidate.late or fixer.late or bool(candidate.shared_name)
                 ranked.append((project.lines_changed(candidate.texts), late, rank, candidate))
     ranked.sort(key=lambda item: item[:3])
     tried = [candidate for *_, candidate in ranked if not candidate.offered]

@@ -251,17 +251,14 @@ def _same_leaves(mine: list[AddedTo], theirs: list[AddedTo]) -> Iterator[tuple[A
     A leaf is the one with the same first values. The moved call may see one before an update of its values:
     such leaves, and those with equal first values, are matched in the order of the graph.
     """
-    left = list(theirs)
+    own, left = dict(enumerate(mine)), dict(enumerate(theirs))
     for length in (None, 2):  # the whole key, then shape and dtype
-        rows, mine = mine, []
-        for row in rows:
-            at = next((at for at, other in enumerate(left) if other[0][:length] == row[0][:length]), None)
-            if at is None:
-                mine.append(row)
-            else:
-                yield row, left.pop(at)
-    yield from ((row, None) for row in mine)
-    yield from ((None, row) for row in left)
+        for at, row in list(own.items()):
+            alike = [n for n, other in left.items() if other[0][:length] == row[0][:length]]
+            if alike:
+                yield own.pop(at), left.pop(min(alike, key=lambda n: abs(n - at)))
+    yield from ((row, None) for row in own.values())
+    yield from ((None, row) for row in left.values())
 
 
 def _added(row: AddedTo | None) -> torch.Tensor | None:

@@ -184,4 +184,4 @@ class Trial:
             return self.not_to_end
         if reference.too_long or ran.too_long:
             return self._too_long
-        return "" if ran.at_end is not None else "it was not run to its end"
+        return "" if ran.at_end is not None else "only the best way is run to its end"

@@ -120,7 +120,7 @@ class Repair:
         if abs(more) >= _NOTABLE:
             clauses.append(f"{size(abs(more))} {'more' if more > 0 else 'less'} memory at its peak")
         if best.proof.to_end and not self.proof.to_end:
-            clauses.append(f"proved up to backward {self.proof.backward}, not to the end")
+            clauses.append(f"proved up to backward {self.proof.backward}: {self.proof.why_not_to_end}")
         return "; ".join(clauses)
 
 

@@ -22,7 +22,10 @@ def way(fixer, **proof):
         (way("clone-saved"), FIXERS["clone-saved"].apart),
         (way("out-of-place"), "the same at another place"),
         (way("scatter", extra_bytes=64 << 20), f"{SCATTER}; 64.0 MiB more memory at its peak"),
-        (way("scatter", to_end=False), f"{SCATTER}; proved up to backward 2, not to the end"),
+        (
+            way("scatter", to_end=False, why_not_to_end="it is long"),
+            f"{SCATTER}; proved up to backward 2: it is long",
+        ),
     ],
 )
 def test_the_clause(other, said):

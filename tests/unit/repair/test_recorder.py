@@ -261,6 +261,13 @@ def test_leaves_that_begin_equal_have_the_graphs_order():
     assert compare_moved([_call((0, g), (0, h))], [_call((0, h), (0, g))], 1).why is not None
 
 
+def test_a_network_and_its_copy_have_the_graphs_order():
+    """The moved call sees the copy before its update, with the same values as the network's own."""
+    g, h = torch.tensor([3.0]), torch.tensor([4.0])
+    assert compare_moved([_call((5, h), (1, g))], [_call((1, h), (1, g))], 1).why is None
+    assert compare_moved([_call((5, h), (1, g))], [_call((1, g), (1, h))], 1).why is not None
+
+
 @pytest.mark.parametrize(
     ("moved", "same"), [([(1, "g")], True), ([(1, "h")], False), ([(1, "g"), (2, "g")], False)]
 )

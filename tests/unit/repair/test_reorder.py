@@ -78,6 +78,37 @@ def test_what_computes_the_loss_goes_along():
     """) in reordered(text)
 
 
+def test_a_backward_goes_above_a_call_that_writes():
+    """What is cleared before the write is cleared for this backward, which stays below it."""
+    texts = reordered("""
+    def step():
+        opt.zero_grad()
+        teacher.update(student)  # write
+        loss.backward()  # needed
+    """)
+    assert texts[0] == plain("""
+    def step():
+        opt.zero_grad()
+        loss.backward()
+        teacher.update(student)
+    """)
+
+
+def test_no_definition_moves():
+    """The write of a method and the backward of another one stand in blocks of their own."""
+    assert (
+        reordered("""
+    class Average:
+        def update(self, p):
+            self.p.mul_(0.9)  # write
+    class Trainer:
+        def step(self):
+            loss.backward()  # needed
+    """)
+        == []
+    )
+
+
 def test_comments_directly_above_go_along():
     """A blank line parts a heading from the comment of a statement."""
     text = """

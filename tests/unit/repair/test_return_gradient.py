@@ -32,3 +32,22 @@ def test_before_and_after(proposed, write, body, after):
         for lines in (body, after or ())
     ]
     assert proposed(return_gradient, "UC104", text, write=write) == (texts[1:] if after else [])
+
+
+FORWARD_HOOK = """\
+def hook(module, inputs, output):
+    output.mul_(2)
+
+
+{registered}
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "count"), [("register_forward_hook", 1), ("register_forward_pre_hook", 0)]
+)
+def test_a_hook_of_a_module_returns_its_new_result(proposed, method, count):
+    """Of other functions it isn't known what becomes of what they return."""
+    text = FORWARD_HOOK.format(registered=f"net.{method}(hook)")
+    after = text.replace("output.mul_(2)", "return output.mul(2)")
+    assert proposed(return_gradient, "UC101", text, write="output.mul_(2)") == [after] * count

@@ -28,7 +28,7 @@ MASKED = ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]
         # no `where`: under a mask, `v` has as many rows as the mask has True
         ("x[i] = v", ["x = x.index_put((i,), v)", "x = x.select_scatter(v, 0, i)"]),
         ("x[:, i + 1] = v", ["x = x.select_scatter(v, 1, i + 1)"]),
-        ("x[:, 1:] = v", ["x = x.slice_scatter(v, 1, 1, None)"]),
+        ("x[:, 1:] = v", ["x = x.slice_scatter(v, 1, 1)"]),
         ("x[2:4] += v", ["x = x.slice_scatter(x[2:4] + v, 0, 2, 4)"]),
         ("x[rows, columns] = v", ["x = x.index_put((rows, columns), v)"]),
         ("x[0] += v", ["x = x.select_scatter(x[0] + v, 0, 0)"]),
@@ -76,3 +76,15 @@ def test_the_name_whose_tensor_others_may_hold(tmp_path, before, place, shared):
         Finding("UC101", "a message", writes=(write,)), Project(str(tmp_path.resolve()))
     )
     assert {candidate.shared_name for candidate in candidates} == {shared}
+
+
+@pytest.mark.parametrize(("read", "late"), [("net(x)", False), ("net(x[i - 1])", True), ("net(h)", True)])
+def test_a_copy_of_the_whole_in_each_turn(tmp_path, read, late):
+    """It comes after other edits, unless the turn reads the whole, which a clone would copy, too."""
+    path = tmp_path / "program.py"
+    path.write_text(f"import torch\nfor i in range(4):\n    v = {read}\n    x[:, i] = v\nuse(x)\n")
+    write = Write(site(path, "x[:, i] = v"), "copy_", True, True)
+    candidates = FIXERS["scatter"](
+        Finding("UC101", "a message", writes=(write,)), Project(str(tmp_path.resolve()))
+    )
+    assert {candidate.late for candidate in candidates} == {late}

@@ -630,6 +630,13 @@ def _marked(proposed, text, write="x.mul_(2)"):
     return proposed(mark_dirty, "UC103", text, saved="Double.apply(h, 1)", write=write, variant="unmarked")
 
 
+def test_an_input_that_is_saved_too_is_copied(proposed):
+    """Marked, torch would refuse it in backward."""
+    text = IN_PLACE.replace("        if n:", "        ctx.save_for_backward(x)\n        if n:")
+    line = "            x.mul_(2)  # in place\n"
+    assert _marked(proposed, text) == [plain(text).replace(line, f"            x = x.clone()\n{line}")]
+
+
 def test_an_input_is_marked_where_it_is_written(proposed):
     """Directly before the write: an earlier line may bind the name anew."""
     line = "            x.mul_(2)  # in place\n"

@@ -27,6 +27,7 @@ class Fixer:
     """Whether each of its candidates is in doubt (`Candidate.in_doubt`), so that no report shows one."""
     new: bool = False  # whether it puts in a new tensor, which has no history where nothing is recorded
     cuts: bool = False  # whether it detaches what a loop carries, which only the user can decide
+    late: bool = False  # whether to try it after others of the same size, as `Candidate.late`
     keeps_graphs: bool = False  # whether it copies weights for the graphs of all turns, which a cut frees
 
     def __call__(self, finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -43,7 +44,7 @@ _FIXERS = (
         "UC201 UC202 UC203",
     ),
     Fixer("out-of-place", "a new tensor and no copy; other names keep the old one", new=True),
-    Fixer("return-gradient", "a new tensor and no copy, which the hook returns", "UC104"),
+    Fixer("return-gradient", "a new tensor and no copy, which the hook returns", "UC101 UC102 UC104"),
     Fixer("rebind-element", "a new tensor as the container's entry; other names keep the old one", new=True),
     Fixer("inplace-modules", "the module makes a new tensor"),
     Fixer("list-stack", "a list of new tensors and one stack; no name keeps the buffer"),
@@ -53,28 +54,15 @@ _FIXERS = (
     Fixer("own-memory", "a copy more, in memory that nothing else shares", "UC102 UC202 UC207"),
     Fixer("clone-saved", "a copy more, for backward; the write stays in place, and every name sees it"),
     Fixer("clone-target", "a copy more, and the write goes into it; other names keep the old one", new=True),
-    Fixer("multi-view", "each part is a view of its own", "UC203"),
+    Fixer("multi-view", "each part is a view of its own", "UC203", late=True),
     Fixer("inference-mode", "another gradient mode; the write stays in place", "UC204 UC206"),
     Fixer("keep-graph", "what the first backward saved is kept until the next one", "UC301"),
     Fixer("detach-state", "the loop cuts off what it carries", "UC101 UC301", in_doubt=True, cuts=True),
-    Fixer(
-        "detach-hidden",
-        "the state is cut off where an object keeps it",
-        "UC101 UC301",
-        in_doubt=True,
-        cuts=True,
-    ),
-    Fixer(
-        "detach-stored", "what is stored is a constant for every backward", "UC301", in_doubt=True, cuts=True
-    ),
+    Fixer("detach-hidden", "the state is cut off where it is kept", "UC101 UC301", in_doubt=True, cuts=True),
+    Fixer("detach-stored", "what is stored is a constant for backward", "UC301", in_doubt=True, cuts=True),
     Fixer("save-for-backward", "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
     Fixer("reorder", "another order of backward calls, or fewer gradients", "UC101 UC102", in_doubt=True),
-    Fixer(
-        "clone-parameters",
-        "a copy more of the module's parameters, until backward",
-        "UC101 UC102",
-        keeps_graphs=True,
-    ),
+    Fixer("clone-parameters", "a copy of all parameters, until backward", "UC101 UC102", keeps_graphs=True),
     Fixer("recompute", "the forward runs once more", in_doubt=True),
 )
 FIXERS = {fixer.name: fixer for fixer in _FIXERS}

@@ -34,7 +34,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             alike = [part for part in inside if _is_named(source, part, finding.saved)]
             # A checkpoint's second run clones the value at that time, which may be overwritten already.
             guess = finding.code == "UC105" or not (is_result or alike == [node])
-            yield Candidate(title, {path: source.replaced({node: code})}, shared_name=shared, guess=guess)
+            texts = {path: source.replaced({node: code})}
+            yield Candidate(title, texts, shared_name=shared, hides_nothing=not shared, guess=guess)
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:

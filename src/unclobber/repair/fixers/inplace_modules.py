@@ -33,7 +33,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             }
             what = some[0][1].code(some[0][2]) if len(some) == 1 else f"every {kind}"
             # A hook, or the code that made its input, may hold that as well.
-            yield Candidate(f"construct {what} without `inplace`", texts, shared_name="input", drops=True)
+            yield Candidate(f"construct {what} without `inplace`", texts, shared_name="the input", drops=True)
 
 
 _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}

@@ -16,6 +16,7 @@ from .._candidate import Candidate
 from .._syntax import (
     Function,
     Source,
+    calls,
     flat,
     is_name,
     is_small,
@@ -44,7 +45,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for name in map(source.code, targets(source, statement)):
             if name not in parameters_of(forward):
                 continue
-            if not _returns(source, forward, name):
+            # Saved as well, the input would be refused in backward.
+            kept = [part for call in calls(forward, ("save_for_backward",)) for part in call.args]
+            if not _returns(source, forward, name) or any(is_name(part, name) for part in kept):
                 text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"

@@ -33,7 +33,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if finding.code == "UC209" and write.operation in torch_table().overwrites_all:
                 continue  # what is filled in its place would have no batch, either
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
-            yield Candidate(title, {path: text}, shared_name=target or "the written one" if is_shared else "")
+            yield Candidate(title, {path: text}, shared_name=target or "the tensor" if is_shared else "")
 
 
 _NARROW = frozenset({"bfloat16", "float16"})

@@ -33,7 +33,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         wrote = (located for write in reversed(finding.writes) for located in callers(write, project))
         statements = [statement for other, _, statement in wrote if other == path]
         limits = limited(source, backward)
-        names = " before ".join(f"`{shortened(source.code(node))}`" for node in (backward, *statements[:1]))
+        here = [s for s in statements if source.function(s) is source.function(backward)] or statements
+        names = " before ".join(f"`{shortened(source.code(node))}`" for node in (backward, *here[:1]))
         for statement in statements:
             # Between that update's backward and its step it would mostly add to the step's gradients.
             for text, late in zip(rewrites(source, statement, backward), (False, True), strict=False):
@@ -42,8 +43,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             title = "let the backward reach the weights that are stepped next alone"
             yield Candidate(title, {path: limits}, moves=True, late=True, note=_NOTE)
             # The argument that was added moves no line.
-            here, *above = (edited.statement(at.lineno) for at in (backward, *statements))  # type: ignore[attr-defined]
-            texts = (rewrites(edited, at, here) for at in above if at is not None and here is not None)
+            last, *above = (edited.statement(at.lineno) for at in (backward, *statements))  # type: ignore[attr-defined]
+            texts = (rewrites(edited, at, last) for at in above if at is not None and last is not None)
             for text in (text for each in texts for text in each):
                 yield Candidate(f"{title}, before the step", {path: text}, moves=True, late=True, note=_NOTE)
 
@@ -70,6 +71,8 @@ def limited(source: Source, backward: ast.AST) -> str:
 def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]:
     """Yield new texts in which a backward runs before a write that stands above it in one of its blocks."""
     for last in (backward, *source.all_above(backward)):
+        if isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return  # no definition moves
         if not isinstance(last, ast.stmt):
             continue
         block = source.block(last)
@@ -82,7 +85,9 @@ def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]
         while first and calls_method(block[first - 1], _UPDATE):
             first -= 1
         moved = _needed(source, block[at + 1 : end], last)
-        for target in dict.fromkeys((first, at)):
+        # What is cleared before no other backward is cleared for this one.
+        is_own = not any(calls_method(passed, {"backward"}) for passed in block[first:at])
+        for target in dict.fromkeys((at, first) if is_own else (first, at)):
             yield from _moved(source, block[target], block[target:at], moved)
         return
 

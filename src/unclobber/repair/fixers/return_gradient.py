@@ -1,6 +1,6 @@
-"""Fixer: let a hook return the new gradient that it now writes over the one it was given.
+"""Fixer: let a hook return the new gradient, or the module's new result, that it now writes in place.
 
-A hook that returns None passes on the gradient that it got, with its own writes.
+A hook that returns None passes on the tensor that it got, with its own writes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, is_constant, names_in, parameters_of, walk
+from .._syntax import Source, calls, is_constant, names_in, parameters_of, walk
 from ..project import Project
 from ._inplace import written_by
 from ._sites import write_statements
+
+_OF_RESULTS = ("register_forward_hook", "register_module_forward_hook")
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -23,6 +26,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if hook is None or written is None or any(isinstance(node, ast.Return) for node in walk(hook)):
             continue
         if names_in(written.target).isdisjoint(parameters_of(hook)):
+            continue
+        registered = {last_name(part) for call in calls(source.tree, _OF_RESULTS) for part in call.args}
+        if finding.code != "UC104" and hook.name not in registered:
             continue
         if code := _passed_on(source, *written):
             last = source.line(hook.body[-1])
@@ -34,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 text = source.edited(source.change(statement, f"{name} = {code}"), end)
             else:
                 continue
-            yield Candidate(f"return a new gradient from `{hook.name}`", {path: text})
+            yield Candidate(f"return a new tensor from `{hook.name}`", {path: text})
 
 
 def _passed_on(source: Source, value: str, target: ast.expr) -> str:

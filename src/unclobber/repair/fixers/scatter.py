@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, is_constant, is_name, is_place, single_target, targets_of
+from .._syntax import Source, is_constant, is_name, is_place, single_target, walk
 from ..project import Project
 from ._aliases import shared_name
 from ._blocks import assigned_to
@@ -50,10 +50,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
             # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
-            # a state, that each turn computes again.
+            # a state, that each turn computes again or reads as a whole.
             loop = source.loop_round(statement)
-            bound = [source.code(target) for line in loop.body for target in targets_of(line)] if loop else []
-            looped = loop is not None and source.code(place) not in bound
+            same = [n for n in walk(loop) if source.code(n) == source.code(place)] if loop is not None else []
+            looped = bool(same) and all(isinstance(source.parents[n], ast.Subscript) for n in same)
             shared = shared_name(source, statement, place)
             title = f"build the new `{source.code(place)}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
@@ -121,8 +121,8 @@ def _forms(
     if not isinstance(part, ast.Slice):
         yield "select_scatter", f"{x}.select_scatter({v}, {dim}, {source.code(part)})"
     elif part.step is None:
-        first, last = (source.code(end) if end else "None" for end in (part.lower, part.upper))
-        yield "slice_scatter", f"{x}.slice_scatter({v}, {dim}, {first}, {last})"
+        ends = ", ".join(source.code(end) if end else "None" for end in (part.lower, part.upper))
+        yield "slice_scatter", f"{x}.slice_scatter({v}, {dim}, {ends.removesuffix(', None')})"
 
 
 def _parts(index: ast.expr) -> list[ast.expr]:
