@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from rewriting import marked, plain
 
-from unclobber.repair.fixers import reorder
+from unclobber.repair.fixers import FIXERS, reorder
 
 
 def reordered(text: str) -> list[str]:
@@ -190,3 +190,28 @@ def test_weights_of_another_function_are_those_of_self(weights, known):
             self.opt.step()
     """
     assert bool(reorder.limited(*marked(text))) is known
+
+
+@pytest.mark.parametrize(
+    ("code", "write", "line"),
+    [
+        ("UC102", "image.data.clamp_(0, 1)", "image.data.clamp_(0, 1)"),
+        ("UC101", "image.clamp_(0, 1)", "with torch.no_grad(): image.clamp_(0, 1)"),
+    ],
+)
+def test_a_write_that_is_not_recorded_may_wait(proposed, code, write, line):
+    """Whatever it writes to: no gradient goes through it."""
+    text = f"import torch\nloss = image.pow(4).mean()\n{line}\nloss.backward()\n"
+    moved = text.replace("loss.backward()\n", "").replace(line, f"loss.backward()\n{line}")
+    found = proposed(
+        FIXERS["reorder"], code, text, saved="image.pow(4)", write=write, needed="loss.backward()"
+    )
+    assert found == [moved]
+
+
+def test_a_recorded_write_stays(proposed):
+    """The loss may depend on it."""
+    text = "h = x.exp()\nh.mul_(2)\nloss.backward()\n"
+    assert not proposed(
+        FIXERS["reorder"], "UC101", text, saved="x.exp()", write="h.mul_(2)", needed="loss.backward()"
+    )

@@ -18,7 +18,7 @@ from .._text import Splice, lines_in
 from ..project import Project
 from ._blocks import assigned_to, binds, calls_method, line_in, reads, shortened
 from ._inplace import without
-from ._sites import callers, overwrites_parameters
+from ._sites import callers, is_unrecorded, overwrites_parameters
 
 _UPDATE = {"zero_grad", "backward", "clip_grad_norm_", "clip_grad_value_", "unscale_", "step"}
 """Calls that make one update of weights, from clearing gradients to the step."""
@@ -27,7 +27,7 @@ _NOTE = "no gradient is added to other weights, whose `.grad` is therefore not c
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the backward's lines above the update that wrote or the write; and with ``inputs=``, here too."""
-    if not overwrites_parameters(finding):
+    if not (finding.code == "UC102" or overwrites_parameters(finding) or is_unrecorded(finding, project)):
         return
     for path, source, backward in callers(finding.needed, project):
         wrote = (located for write in reversed(finding.writes) for located in callers(write, project))
