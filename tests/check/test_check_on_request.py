@@ -214,3 +214,15 @@ def test_a_norm_does_not_save_what_it_returns():
     """
     assert found_in(body.format(name="act"), all_rules=True)
     assert found_in(body.format(name="bn"), all_rules=True) == []
+
+
+def test_what_is_found_on_request_alone_is_never_of_high_confidence():
+    """`high` is for what the default reports."""
+    body = """
+    w = torch.ones(3, requires_grad=True)
+    loss = w.square().sum()
+    w.data.mul_(2)
+    loss.backward()
+    """
+    assert found_in(body) == []
+    assert found_in(body, all_rules=True) == [("UC102", "medium", "w.data.mul_(2)")]

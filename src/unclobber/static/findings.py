@@ -74,7 +74,7 @@ def _cause(suspicion: Suspicion) -> object:
 def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     """Return the finding of one suspicion."""
     rule = suspicion.rule.value
-    high = suspicion.confidence >= HIGH and rule.is_measured_high
+    high = suspicion.confidence >= max(HIGH, rule.reported_from) and rule.is_measured_high
     high &= suspicion.needed is not None or not rule.is_high_with_backward
     words = _words(suspicion)
     stage = "value" if rule.is_silent else CODES[rule.code].stage
