@@ -778,3 +778,18 @@ def test_a_penalty_on_gradients_that_have_a_graph(outputs, option, expected):
     (out + norm.square().mean()).backward()
     """
     assert found_in(body) == [("UC101", "high", "norm -= 1")] * expected
+
+
+@pytest.mark.parametrize(("inputs", "expected"), [("", 1), ("inputs=list(critic.parameters())", 0)])
+def test_a_backward_that_stops_at_its_inputs(inputs, expected):
+    """It need not pass the weights that were stepped (`maddpg.py` of a public actor-critic)."""
+    body = f"""
+    actor, critic = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    opt = torch.optim.SGD(actor.parameters(), lr=0.1)
+    for x in loader:
+        action = actor(x)
+        actor(x).mean().backward()
+        opt.step()
+        critic(action).mean().backward({inputs})
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * expected

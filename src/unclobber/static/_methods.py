@@ -54,7 +54,7 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     is_loss = call.first.may_be_tensor and "loss" in unparsed(call.node).rpartition(".backward(")[2].lower()
     if is_loss and loss.kind == "unknown" and not (loss.may or only_graph(loss)):
         loss, retain = call.first, call.retains_graph  # an accelerator's, not `feature.backward(gradient)`
-    backward(run, state, loss, call.node, retain=retain)
+    backward(run, state, loss, call.node, retain=retain, to_leaves="inputs" not in call.keywords)
     if retain and isinstance(call.holder, ast.Name):  # a later loss may be a sum with it (OAMN)
         use = run.use(f"{call.holder.id}.grad_fn", call.node, state)
         state.reached |= {use.owner}

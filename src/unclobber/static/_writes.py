@@ -308,7 +308,7 @@ def backward(
     the graph.
 
     Args:
-        to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
+        to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs, as with ``inputs=``.
     """
     less = int(not to_leaves)
     span = run.span(node)
