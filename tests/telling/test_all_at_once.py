@@ -116,6 +116,41 @@ def test_what_backward_is_not_asked_for():
     assert [f.saved.operation for f in findings] == ["mul", "mul", "sigmoid"]
 
 
+def test_the_gradient_of_a_frozen_weight_is_not_named():
+    """The edges of the node that would have unpacked it say which gradients it computes."""
+    weight, prompt = torch.ones(1, 1, 3), torch.ones(1, 1, 8, requires_grad=True)
+
+    def program():
+        x = prompt * 1
+        y = torch.conv1d(x, weight) + 0 * (x**2)[..., 2:]
+        x.sub_(1)
+        y.sum().backward()
+
+    findings, _ = told(program)
+    assert [(f.saved.operation, f.saved.gradient_of, f.ahead) for f in findings] == [
+        ("pow", "x", False),
+        ("convolution", None, True),
+    ]
+
+
+def test_a_vector_that_a_matrix_was_multiplied_by():
+    """Also before its node runs, its operands are certain where torch folded none."""
+    weight, u, v = torch.ones(3, 2, 1, requires_grad=True), torch.ones(3), torch.ones(2)
+
+    def program():
+        w = weight.flatten(1)
+        sigma = u @ (w @ v)
+        u.add_(1)
+        v.add_(1)
+        sigma.backward()
+
+    findings, _ = told(program)
+    assert [(f.saved.expression, f.saved.gradient_of, f.ahead) for f in findings] == [
+        ("u", "w @ v", False),
+        ("v", "w", True),
+    ]
+
+
 class Unread(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -59,12 +59,16 @@ class Reasons:
         node: Backward node, such as ``MmBackward0``.
         role: Its name for the saved tensor, such as ``mat2`` or ``indices[0]``.
         needed: The arguments whose gradients are computed, if known (``Rule.needed``).
+        is_complex: Give no formula in Python notation, which leaves out conjugates.
     """
 
-    def __init__(self, node: str, role: str, needed: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, node: str, role: str, needed: Iterable[str] | None = None, *, is_complex: bool = False
+    ) -> None:
         self._node, self._role, self._bare = node, role, role.partition("[")[0]
         self._shape_alone = torch_table().needs_shape_alone(node, self._bare)
-        self._reasons = _reasons(node, self._bare, needed)
+        reasons = _reasons(node, self._bare, needed)
+        self._reasons = [each._replace(formula=None) if is_complex else each for each in reasons]
 
     @property
     def read_for(self) -> tuple[str, ...]:
@@ -183,12 +187,8 @@ def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason
     if rule is None:
         return []
     wanted = None if needed is None else frozenset(needed)
-    bare = role.partition("[")[0]
-    return [
-        reason
-        for gradient in rule.readers(bare, wanted)
-        for reason in _by_hand_or_table(rule, gradient, bare, wanted)
-    ]
+    readers = rule.readers(role, wanted)
+    return [reason for gradient in readers for reason in _by_hand_or_table(rule, gradient, role, wanted)]
 
 
 def _by_hand_or_table(

@@ -326,9 +326,7 @@ def _root(call: BackwardCall | None) -> str | None:
     if call is None or len(call.of_engine.roots) != 1:
         return None
     expression = user_expression(call.stack)
-    if expression is None or not isinstance(expression[0].node, ast.Call):
-        return None
-    function = expression[0].node.func
-    if isinstance(function, ast.Attribute) and function.attr == "backward":
-        return ast.unparse(function.value) if isinstance(function.value, (ast.Name, ast.Attribute)) else None
+    match None if expression is None else expression[0].node:
+        case ast.Call(func=ast.Attribute(attr="backward", value=ast.Name() | ast.Attribute() as root)):
+            return ast.unparse(root)
     return None

@@ -28,6 +28,7 @@ from .callables import (
     PYTHON_FUNCTIONS,
     RESULT,
     Form,
+    Roles,
 )
 
 # Usual names of torch's modules, for files that don't import them (a notebook imports them in another cell).
@@ -308,7 +309,7 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
     if not set(below) <= NESTED.get(name, frozenset()):
         return NOTHING
     inner = between[-1 if name == "boolean_dispatch.<locals>.fn" else 0]
-    roles = PYTHON_FUNCTIONS.get(inner.co_qualname, {}).get(rule.operation)
+    roles = _roles(PYTHON_FUNCTIONS.get(inner.co_qualname, {}), rule)
     if roles is None:
         return NOTHING
     bound = bind_code(node, inner) or {}
@@ -363,15 +364,22 @@ def bind(
 def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     """Match the call of one of torch's modules, whose ``forward`` is the first of ``names``."""
     form = MODULES.get(names[0].removesuffix(".forward"))
-    roles = None if form is None else form.operations.get(rule.operation)
+    roles = None if form is None else _roles(form.operations, rule)
     if form is None or roles is None or not set(names[1:]) <= form.inner:
         return NOTHING
+    arguments = _given(roles, bind(node.args, node.keywords, MODULE_ARGUMENTS) or {})
     return Operands(
-        _given(roles, bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}),
+        arguments,
         {role: given for role, given in roles.items() if given.startswith(".")},
         _results(roles),
+        # Of the operations whose in-place version has a node of its own: `elu_`.
+        arguments.get("self") if rule.operation.endswith("_") else None,
         linear=names[0] == "Linear.forward",
     )
+
+
+def _roles(operations: Mapping[str, Roles], rule: Rule) -> Roles | None:
+    return operations.get(rule.operation) or operations.get(out_of_place(rule.operation))
 
 
 def _given(roles: Mapping[str, str], bound: Bound) -> Bound:

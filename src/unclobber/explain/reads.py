@@ -156,9 +156,7 @@ def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
     from the base to the view, as long as the view is alive.
     """
     producer = compat.graph.grad_fn(unpacked)
-    if producer is None:
-        return False
-    if producer is node:
-        return True
+    if producer is None or producer is node:
+        return producer is not None
     inputs = [edge for edge, _ in node.next_functions]
     return role is not None and role.startswith("result") and not any(edge is producer for edge in inputs)

@@ -52,8 +52,9 @@ def evidence(
 def in_compiled(graph: compiled.OverwrittenInGraph, needed: Need, said: str | None = None) -> StaleEvidence:
     """Return the evidence for compiled code that overwrites what it has saved itself."""
     name = reads.node_name(graph.node)
+    about: dict[str, Any] = {"shape": graph.tensor.shape, "is_complex": graph.tensor.is_complex()}
     edges = spelling.edge_names(graph.node)
-    spelled = spelling.spell(name, graph.role, graph.saved, shape=graph.tensor.shape, edges=edges)
+    spelled = spelling.spell(name, graph.role, graph.saved, edges=edges, **about)
     facts = {**spelled._asdict(), "site": resolve(graph.saved), "node": name, "role": graph.role}
     if spelled.operation == compat.tracing.TEMPLATE:  # its own name is lost
         facts |= {"operation": "a custom Function", "node": None}
@@ -241,9 +242,8 @@ class _Refused:
             return None
         words = ", ".join(source.text(argument) for argument in [*node.args, *node.keywords])
         made = f"{name}.{method}({words})"
-        if not isinstance(statement, ast.Expr) or statement.value is not node:
-            return made
-        if self._is_lost(target.node, statement, source):
+        alone = isinstance(statement, ast.Expr) and statement.value is node
+        if not alone or self._is_lost(target.node, statement, source):
             return made
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
@@ -353,9 +353,7 @@ class _Refused:
             return None
         is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
         name = ProgramNames(self.frames).parameter(tensor) if is_owned else None
-        expression = None
-        if target.base is not None and self.located is not None:
-            expression = self.located.source.text(target.base)
+        expression = self.located.source.text(target.base) if self.located and target.base else None
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
     def _saver(self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget) -> Save | None:
@@ -364,9 +362,7 @@ class _Refused:
             return None
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
         operation = None if refused.operation == _UNNAMED else refused.operation
-        extent = None
-        if target.node is not None and self.located is not None:
-            extent = self.located.source.extent(target.node)
+        extent = self.located.source.extent(target.node) if self.located and target.node else None
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
@@ -399,9 +395,8 @@ def _is_expanded(target: WriteTarget) -> bool:
     if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
         return False
     # A sparse tensor has no strides: reading them raises.
-    if tensor.layout is not torch.strided:
-        return False
-    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    strides = tensor.stride() if tensor.layout is torch.strided else ()
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, strides, strict=False))
 
 
 def _is_stale(tensor: torch.Tensor) -> bool:

@@ -54,20 +54,19 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     not_own = [code for code in saved.stack[::2] if not is_own(code)]
     by_checkpoint = role is None and compat.entries.keeps_checkpoint_inputs(not_own)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
-    spelled = spelling.spell(node_name, role, stack, shape=shape, name=name)
+    edges = None if node is None else spelling.edge_names(node)
+    spelled = spelling.spell(
+        node_name, role, stack, shape=shape, edges=edges, name=name, is_complex=saved.alias.is_complex()
+    )
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
         expression = ProgramNames(user_frames(of_forward=True)).variable(saved.alias)
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else spelling.mention(stack, expression)
     entry = saved.entry
-    nth = entry.nth if entry is not None else 1
     times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
-    facts = spelled._replace(expression=expression, extent=extent)
-    if by_checkpoint:
-        facts = facts._replace(operation="checkpoint")
-    elif by_compiler:
-        facts = facts._replace(operation="compiled code")
+    operation = "checkpoint" if by_checkpoint else "compiled code" if by_compiler else spelled.operation
+    facts = spelled._replace(operation=operation, expression=expression, extent=extent)
     return replace(
         unplaced(saved.alias, saved.version),
         **facts._asdict(),
@@ -75,8 +74,8 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
         node=node_name,
         role=role,
         name=name,
-        nth=nth,
-        of=max(times, nth),
+        nth=1 if entry is None else min(entry.nth, times),
+        of=times,
     )
 
 
@@ -119,8 +118,9 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     """
     name = reads.node_name(node)
     role = freed.freed_role(node)
-    spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node))
     result = compat.graph.result_of(node)
+    is_complex = result is not None and result[1].is_complex
+    spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node), is_complex=is_complex)
     facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
     if not noted:
         spelled = spelled._replace(expression=None, extent=None)

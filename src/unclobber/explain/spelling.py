@@ -16,7 +16,6 @@ from ..derivatives import Reasons, Rule, by_node
 from ..model import Extent
 from ..source import Located, ParsedSource, Stack
 from ..syntax import is_in_place, last_name
-from ..torch_internals import compat
 from ._stacks import user_expression
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
@@ -43,24 +42,22 @@ def spell(
     shape: Sequence[int] | None = None,
     edges: Edges | None = None,
     name: str | None = None,
+    is_complex: bool = False,
 ) -> Spelling:
     """Return the program's name for a saved tensor and the reason that backward needs it.
 
     Args:
         node_name: The backward node, such as ``MmBackward0``.
-        edges: Names of the node's ``next_functions``, None for missing ones. If left out, they are taken from
-            the node that runs in this thread, if it has this name.
+        edges: Names of the node's ``next_functions``, None for missing ones; left out if they aren't known.
         name: The tensor's name in ``why_words`` if the line shows none: a module path.
     """
     rule = None if node_name is None else by_node(node_name)
     if rule is None or role is None or node_name is None:
         return Spelling(operation=_custom_operation(node_name) if rule is None else rule.operation)
-    if edges is None:
-        edges = _running_edges(node_name)
     needed = None if edges is None else rule.needed(edges)
     names = _names(rule, role, stack, edges, shape)
     expression = _expression(rule, role, names)
-    reasons = Reasons(node_name, role, needed)
+    reasons = Reasons(node_name, role, needed, is_complex=is_complex)
     read_by = reasons.read_for
     gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
     bare = role.partition("[")[0]
@@ -69,7 +66,7 @@ def spell(
     own = expression or (None if transposed else name or _UNNAMED.get(bare))
     if own is not None:
         words[bare] = own
-    linear = _linear_words(rule.operation, role, words, needed) if names.linear else None
+    linear = _linear_words(rule.operation, role, words, needed, is_complex) if names.linear else None
     return Spelling(
         operation=rule.operation,
         expression=expression,
@@ -89,22 +86,22 @@ _MAY_TRANSPOSE = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
 
 
 def _linear_words(
-    operation: str, role: str, words: Mapping[str, str], needed: frozenset[str] | None
+    operation: str, role: str, words: Mapping[str, str], needed: frozenset[str] | None, is_complex: bool
 ) -> str | None:
     """Return the reason in the formulas of ``linear``, for ``mm`` or ``addmm`` that ``linear`` ran."""
     renamed = LINEAR.get(operation, {name: name for name in words})
     wanted = None if needed is None else {renamed.get(name, name) for name in needed}
     texts = {renamed[name]: text for name, text in words.items() if name in renamed}
-    return Reasons("LinearBackward0", renamed.get(role, role), wanted).in_names(texts)
+    return Reasons("LinearBackward0", renamed.get(role, role), wanted, is_complex=is_complex).in_names(texts)
 
 
 def edge_names(node: Any) -> Edges:
-    return [None if function is None else function.name() for function, _ in node.next_functions]
+    return [None if edge is None else _without_view(edge).name() for edge, _ in node.next_functions]
 
 
-def _running_edges(node_name: str) -> Edges | None:
-    node = compat.graph.current_node()
-    return edge_names(node) if node is not None and node.name() == node_name else None
+def _without_view(edge: Any) -> Any:  # of a leaf: torch itself folds only what it has transposed
+    inner = edge.next_functions[0][0] if edge.name().startswith("View") else None
+    return edge if inner is None or inner.next_functions else inner
 
 
 def _custom_operation(node_name: str | None) -> str | None:  # `MyExp` of a custom Function

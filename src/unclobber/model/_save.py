@@ -40,9 +40,9 @@ class Save:
     why_words: str | None = None
     """The derivative in the user's words: ``grad of `w2` is dᵀ @ grad``."""
     nth: int = 1
-    """Number of this save among the saves of its line, 1-based."""
+    """Number of this version among those of its memory that the operation saved, 1-based; 1 if not known."""
     of: int = 1
-    """Number of versions of this memory that the line saved, as far as known: there may be more."""
+    """Number of versions of this memory that the operation saved, as far as known: there may be more."""
     extent: Extent | None = None
     """The place of ``expression`` inside the site's expression; None if it isn't there, or not for
     certain."""

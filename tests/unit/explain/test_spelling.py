@@ -7,7 +7,8 @@ import itertools
 import pytest
 import torch
 
-from run_and_recorded import Run, define, run, stack_here
+import unclobber
+from run_and_recorded import Run, run
 from unclobber.derivatives import by_node
 from unclobber.explain.operands import operands
 from unclobber.explain.spelling import _written, spell
@@ -35,6 +36,8 @@ CASES = [
     ("loss = torch.matmul(input=x, other=w)", {("Mm", "self"): "x", ("Mm", "mat2"): "w"}),
     ("loss = x @ v", {("Mv", "self"): "x", ("Mv", "vec"): "v"}),
     ("loss = x.detach() @ v", {("Mv", "self"): None}),
+    ("loss = x.view(2, 3) @ v", {("Mv", "self"): "x.view(2, 3)", ("Mv", "vec"): "v"}),
+    ("loss = (x * 2).view(2, 3) @ v", {("Mv", "self"): None, ("Mv", "vec"): None}),
     ("loss = v @ b", {("Dot", "self"): "v", ("Dot", "tensor"): "b"}),
     ("loss = x @ w.t()", {("Mm", "self"): "x", ("Mm", "mat2"): "w.t()"}),
     ("loss = x @ w.T", {("Mm", "self"): "x", ("Mm", "mat2"): "w.T"}),
@@ -159,6 +162,8 @@ CASES = [
     ("act = nn.ReLU(); y = act(x); loss = y", {("Relu", "result"): "y"}),
     ("act = nn.LeakyReLU(); y = act(x); loss = y", {("LeakyRelu", "self"): "x"}),
     ("act = nn.ReLU(inplace=True); y = act(x * 1); loss = y", {("Relu", "result"): "y"}),
+    ("act = nn.ELU(inplace=True); y = act(x * 1); loss = y", {("EluBackward1", "result"): "y"}),
+    ("y = x * 1; F.elu(y, inplace=True); loss = y", {("EluBackward1", "result"): "y"}),
     ("fc = nn.Linear(3, 3); loss = fc(x)", {("Addmm", "mat1"): "x", ("Addmm", "mat2"): "fc.weight"}),
     (
         "self.fc = nn.Linear(3, 3); loss = self.fc(x)",
@@ -426,22 +431,38 @@ def test_the_programs_it_started_from(program, expected):
     assert expected or not said
 
 
-def test_edges_come_from_the_running_node():
-    """Asked from inside of backward, nothing more needs to be passed."""
-    answers = []
+def test_without_edges_the_order_of_operands_is_not_certain():
+    """Of ``x @ w`` torch may have swapped the operands."""
+    (one,) = [kept for kept in run(SETUP + "loss = x @ w").kept if kept.nodes and kept.nodes[0][1] == "self"]
+    node, role, edges = one.nodes[0]
+    assert spell(node, role, one.stack, edges=edges).expression == "x"
+    assert spell(node, role, one.stack).expression is None
 
-    def unpack(kept):
-        answers.append(spell("MmBackward0", "self", kept[1], shape=(2, 3)))
-        return kept[0]
 
-    code, _ = define(SETUP + "f = x @ w")
-    scope: dict = {"__name__": "program"}
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (t.detach(), stack_here(2)), unpack):
-        exec(code, scope)
-        scope["f"].sum().backward()
-    assert answers[0].expression == "x"
-    # Outside of backward there is no node to ask, and the order of the operands isn't certain.
-    assert spell("MmBackward0", "self", ()).expression is None
+@pytest.mark.parametrize(
+    ("dtype", "words", "why"),
+    [
+        (torch.float32, "grad of `c` is hᵀ @ grad", "grad of mat2 = self.T @ grad"),
+        (
+            torch.complex64,
+            "grad of `c` is computed from `h`",
+            "the derivative with respect to mat2 reads it (torch formula: "
+            "mm_mat2_backward(grad, self, mat2.sym_sizes(), mat2.sym_strides(), mat2.layout(), 1))",
+        ),
+    ],
+)
+def test_formulas_are_those_of_real_tensors(dtype, words, why):
+    """Of complex ones they would lack conjugates, so torch's own formula is quoted."""
+
+    def step():
+        c = torch.ones(3, 3, dtype=dtype, requires_grad=True)
+        h = c * 1
+        y = h @ c
+        h.mul_(2)
+        y.abs().sum().backward()
+
+    (finding,) = unclobber.audit(step).findings
+    assert (finding.saved.why_words, finding.saved.why) == (words, why)
 
 
 @pytest.mark.parametrize("module", [torch.functional, torch.nn.modules.rnn])

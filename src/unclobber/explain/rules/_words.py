@@ -9,6 +9,7 @@ from ...model.text import shape
 from ...syntax import ATOMS, parse_expression
 
 _LONGEST_QUOTE = 40
+_LONGEST_CODE = 80  # to be written down, not read in a sentence
 
 
 def quoted(name: str | None, otherwise: str) -> str:
@@ -41,7 +42,7 @@ def with_a_copy(save: Save) -> Fix:
 def _clone_of_result(site: Site | None) -> str:
     """Return the text ``w.exp().clone()`` for the expression ``w.exp()``; empty if its value isn't used, or
     if the text is too long."""
-    if site is None or len(site.source) > _LONGEST_QUOTE or site.source == site.statement.strip():
+    if site is None or len(site.source) > _LONGEST_CODE or site.source == site.statement.strip():
         return ""
     try:
         node = parse_expression(site.source)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...source import Stack
+from ...source import Stack, user_frame
 from ...torch_internals import compat
 from ._extents import Extents
 from ._region import Region, region_of
@@ -72,8 +72,11 @@ class StorageLog:
         self._times[ran] = (nth, self.serial, stack)
         return nth
 
-    def times(self, saved: SavedTensor) -> int:
-        return self._times.get(identity(saved.stack), (1,))[0]
+    def times(self, saved: SavedTensor) -> int:  # 1 if it isn't known
+        place = user_frame(saved.stack)
+        counts = [times for times, _, stack in self._times.values() if user_frame(stack) == place]
+        # By several calls of one function, each has a count of its own, and no order is known.
+        return counts[0] if len(counts) == 1 else 1
 
     def saves(self) -> Iterator[SavedTensor]:
         for ref in self._saves:

@@ -81,7 +81,7 @@ class Log(Protocol):
     handed_out: Stack | None  # the last place, after a save, that handed the memory to code outside of torch
 
     def times(self, saved: SavedTensor) -> int:
-        """Return how many versions of this storage the stack of ``saved`` has saved."""
+        """Return how many versions of this storage the place of ``saved`` has saved; 1 if it isn't known."""
 
     def saves(self) -> Iterator[SavedTensor]:
         """Yield the live saves."""

@@ -103,6 +103,16 @@ def test_saves_of_one_line_are_counted_by_versions(log):
     assert (log.times(saves[0]), log.times(saves[2])) == (2, 1)
 
 
+def test_saves_by_several_calls_are_not_counted(log):
+    """Each call of a function has a count of its own, and the versions of all together are in no order."""
+    tensor = torch.zeros(2)
+    saves = [entered(log, tensor, (*LINE, *OTHER)), entered(log, tensor, (*LINE, *LINE))]
+    log.note(event(log))
+    saves.append(entered(log, tensor, (*LINE, *LINE)))
+    assert [save.entry.nth for save in saves] == [1, 1, 2]
+    assert [log.times(save) for save in saves] == [1, 1, 1]
+
+
 def test_a_save_is_written_once_a_write_was_noted(log):
     save = entered(log, torch.zeros(2))
     assert not save.entry.written
