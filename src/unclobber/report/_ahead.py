@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from itertools import pairwise
 
-from ..model import Finding
+from ..model import Edit, Finding, Fix
 from . import _words as words
-from ._cells import clean, wrap
+from ._cells import clean, clean_source, wrap
 from ._cells import width as cells
-from ._notes import helps
 from .story import offending, place
 
 _WIDEST_PLACE = 28
 _MOST = 8
 
 
-def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
-    """Return each finding with its line and the edit that may fix it; empty if there are none.
+def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (), width: int = 80) -> str:
+    """Return each finding with its lines and the edit that may fix it; empty if there are none.
+
+    Args:
+        after: The findings that are shown before the list, whose edits an edit of the same line keeps.
 
     Example:
         >>> from unclobber.model import Finding
@@ -28,19 +33,54 @@ def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
         return ""
     many = f"{len(findings)} more overwritten tensors" if len(findings) > 1 else "another overwritten tensor"
     lines = [f"once that is cured, the same backward is refused for {many}:"]
-    places = [clean(place(offending(finding))) for finding in findings]
+    shown = findings[:_MOST]
+    places = [clean(place(offending(finding))) for finding in shown]
     column = 2 + min(max(map(cells, places)), _WIDEST_PLACE) + 2
-    for where, finding in list(zip(places, findings, strict=True))[:_MOST]:
-        said = wrap(finding.message, max(width - column, 24))
-        for fix in helps(finding):
-            if fix.edits and fix.code:
-                said += wrap(f"help: {words.tick(fix.code)}", max(width - column, 24))
+    room = max(width - column, 24)
+    fixes = [fix for finding in after for fix in finding.fixes[:1]]
+    for where, finding in zip(places, shown, strict=True):
+        site = None if finding.saved is None else finding.saved.site
+        said = wrap(finding.message + (f", saved at {place(site)}" if site else ""), room)
+        said += [line for fix in finding.fixes[:1] for line in _help(fix, fixes, room)]
+        fixes += finding.fixes[:1]
         head = f"  {where}"
         if cells(head) > column - 2:
             lines.append(head)
             head = ""
         lines.append(head + " " * (column - cells(head)) + said[0])
         lines += [" " * column + line for line in said[1:]]
-    if more := len(findings) - _MOST if len(findings) > _MOST else 0:
-        lines.append(f"  and {more} more: --format json names them all")
+    if more := findings[_MOST:]:
+        lines.append(f"  and {len(more)} more: --format json names them all")
     return "\n".join(lines)
+
+
+def _help(fix: Fix, before: Sequence[Fix], room: int) -> Iterator[str]:
+    """Yield the lines of one finding's help, but no advice in words that stands before it already."""
+    if fix.guard or (not fix.edits and fix in before):
+        return
+    title, code = fix.title, fix.code
+    if code and fix.edits and (whole := _together([*before, fix])):
+        title, code = f"{title}, with the edits of that line above", whole.strip()
+    yield from wrap(f"help: {words.code_after(title, code)}", room)
+    for edit in () if code else fix.edits:
+        yield f"{words.path(edit.path)}:{edit.line}:"
+        yield from map(clean_source, edit.new.split("\n"))
+
+
+def _together(fixes: Sequence[Fix]) -> str | None:
+    """Return the line of the last edit with all changes; None if it has no others or if two overlap."""
+    edits = [fix.edits[0] for fix in fixes if fix.code and fix.edits]
+    line = [edit for edit in edits if replace(edit, new=edits[-1].new) == edits[-1]]
+    changes = sorted({part for edit in line for part in _changes(edit)}, reverse=True)
+    if len(line) < 2 or any(end >= start for (start, _, _), (_, end, _) in pairwise(changes)):
+        return None
+    text = edits[-1].old
+    for start, end, new in changes:
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _changes(edit: Edit) -> Iterator[tuple[int, int, str]]:  # start and end of each, and the new text
+    for kind, start, end, low, high in SequenceMatcher(None, edit.old, edit.new, False).get_opcodes():
+        if kind != "equal":
+            yield start, end, edit.new[low:high]

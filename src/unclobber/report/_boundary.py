@@ -22,7 +22,8 @@ _NOT_SHOWN = "the story could not be shown"
 def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
     """Return the exception that carries a finding. Its first line is torch's own."""
     first = finding.torch_message or finding.message
-    parts = [first, text_of(finding), *filter(None, [or_default(lambda: ahead_to_text(others), "")])]
+    ahead = or_default(lambda: ahead_to_text(others, after=[finding]), "")
+    parts = filter(None, [first, text_of(finding), ahead])
     return InplaceError("\n\n".join(parts), finding)
 
 

@@ -25,22 +25,20 @@ def callers(finding: Finding) -> list[str]:
     # (test_saved_in_one_overwritten_in_another).
     events = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
     calls = list(dict.fromkeys(call for _, call in events if call is not None))
-    shown = {(site.path, site.line) for site in (saved, *(write.site for write in finding.writes)) if site}
-    if finding.needed is not None and finding.needed.site is not None:
-        shown.add((finding.needed.site.path, finding.needed.site.line))
+    sites = [saved, *(fact.site for fact in (*finding.writes, finding.needed) if fact is not None)]
+    shown = {(site.path, site.line) for site in sites if site}
     if finding.entry.stage == "write" or len(calls) == 1:
         return [
             f"{words.tick(name)} was called from {_place(frame)}"
             for name, frame in calls
             if (frame.path, frame.line) not in shown
         ]
-    return list(
-        dict.fromkeys(
-            f"it was {what} when {words.tick(call[0])} was called from {_place(call[1])}"
-            for what, call in events
-            if call is not None
-        )
+    said = (
+        f"it was {what} when {words.tick(call[0])} was called from {_place(call[1])}"
+        for what, call in events
+        if call is not None
     )
+    return list(dict.fromkeys(said))
 
 
 def _place(frame: Frame) -> str:

@@ -19,7 +19,7 @@ NARROWEST = 40  # smallest width in columns, because an excerpt is unreadable in
 _TAB = 4  # cells between tab stops, as rustc shows them
 
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
-
+_TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the writing direction
 
 _STAND_INS = {"…": "...", "ᵀ": "^T", "′": "'"}
 """ASCII replacements of the report's own characters, for encodings that lack them."""
@@ -62,12 +62,8 @@ def _safe(char: str) -> str:
 
 
 def _harmless(char: str) -> str:
-    category = unicodedata.category(char)
-    if category in ("Cc", "Cs", "Zl", "Zp") or char in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e":
-        return _UNSEEN
-    if "\u2066" <= char <= "\u2069":
-        return _UNSEEN
-    return char
+    acts = unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _TURNING
+    return _UNSEEN if acts else char
 
 
 def char_width(char: str) -> int:

@@ -40,10 +40,9 @@ def _annotation(finding: Finding) -> str:
 
 
 def _position(place: FindingPlace | None) -> dict[str, str]:
-    """Return the properties of an annotation's location; empty if its line is unknown or in no file."""
+    """Return the properties of an annotation's location; empty if its line is unknown or in no file, as the
+    annotation is the job's then (tests/unit/report/test_report_github.py)."""
     if place is None or not os.path.isabs(place.site.path):
-        # The line is unknown or in no file, so the annotation is the job's
-        # (tests/unit/report/test_report_github.py).
         return {}
     span = place.span
     file, cell = file_and_cell(place.site.path)

@@ -92,14 +92,14 @@ def _summary(report: Report) -> str:  # `2 errors and 1 warning`
 def _facts(report: Report) -> list[tuple[str, str]]:
     """Return the facts of the run as (name, value) rows."""
     totals = report.totals
-    command = " ".join(report.command)
     if report.checked is not None:
-        checked = (
-            f"{words.plural(report.checked.files, 'file')}, {words.plural(report.checked.lines, 'line')}"
-        )
-        return [("checked", f"{checked}; nothing was run"), *(("note", text) for text in remarks(report))]
+        files, lines = words.plural(report.checked.files, "file"), words.plural(report.checked.lines, "line")
+        return [
+            ("checked", f"{files}, {lines}; nothing was run"),
+            *(("note", text) for text in remarks(report)),
+        ]
     return [
-        *([("program", command)] if command else []),
+        *([("program", " ".join(report.command))] if report.command else []),
         ("torch", report.torch_version or "not known"),
         ("tensors saved", f"{totals.saves:,}"),
         ("writes to saved memory", f"{totals.writes:,}"),

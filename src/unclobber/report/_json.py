@@ -77,6 +77,7 @@ def _location(site: Site | None) -> Object:
 
 def _surroundings(site: Site | None) -> Object:
     return {
+        "stack": _frames(site.stack if site else ()),
         **_given(site, "statement statement_line statement_end_line"),
         "below": _frames(site.below if site else ()),
     }
@@ -88,10 +89,6 @@ def _cell(site: Site | None) -> int | None:
 
 def _frames(frames: tuple[Frame, ...]) -> list[Object]:
     return [{"path": f.path, "line": f.line, "function": f.function} for f in frames]
-
-
-def _stack(site: Site | None) -> list[Object]:
-    return _frames(site.stack if site else ())
 
 
 def _save(save: Save) -> Object:
@@ -107,7 +104,6 @@ def _save(save: Save) -> Object:
         "dtype": save.dtype if is_seen else None,
         "bytes": save.bytes if is_seen else None,
         "why": save.why,
-        "stack": _stack(save.site),
         **_surroundings(save.site),
         "library": bool(save.site and save.site.library),
         **_given(save, "why_words gradient_of"),
@@ -122,7 +118,6 @@ def _write(write: Write) -> Object:
     return {
         **_location(write.site),
         **_given(write, "expression operation bumps_version overlaps_needed library"),
-        "stack": _stack(write.site),
         **_surroundings(write.site),
         **_given(write, "version_before version_after count optimizer parameters module"),
         "through": through(write),
@@ -134,7 +129,6 @@ def _need(need: Need) -> Object:
     """Return the place that needs the tensor."""
     return {
         **_location(need.site),
-        "stack": _stack(need.site),
         **_surroundings(need.site),
         "library": bool(need.site and need.site.library),
         **_given(need, "node nth"),

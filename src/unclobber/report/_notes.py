@@ -11,7 +11,7 @@ from ._callers import callers
 from ._cells import clean_line
 from ._past_counter import why_unseen
 from ._ranks import in_processes, on_ranks
-from .story import counted_writes, made_at, place, refused_at
+from .story import Fact, counted_writes, made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Prefixes of functions that only pass a call on, so they explain nothing to a reader."""
@@ -83,24 +83,18 @@ def _harmless(finding: Finding) -> str:
 
 
 def _silent(finding: Finding) -> list[str]:
-    return [
-        f"torch does not see the write at {place(write.site)}: {why_unseen(write)}"
-        for write in finding.writes
-        if not write.bumps_version
-    ]
+    unseen = [write for write in finding.writes if not write.bumps_version]
+    return [f"torch does not see the write at {place(write.site)}: {why_unseen(write)}" for write in unseen]
 
 
 def _optimizer(finding: Finding) -> list[str]:
     """Return one note per optimizer step that updated parameters which the graph still needs."""
-    texts = []
-    for write in finding.writes:
-        if write.optimizer and write.parameters:
-            count = words.plural(len(write.parameters), "parameter")
-            names = words.listing(write.parameters)
-            texts.append(
-                f"{words.tick(write.optimizer)} updated {count} that this graph still needs: {names}"
-            )
-    return texts
+    return [
+        f"{words.tick(write.optimizer)} updated {words.plural(len(write.parameters), 'parameter')} that this "
+        f"graph still needs: {words.listing(write.parameters)}"
+        for write in finding.writes
+        if write.optimizer and write.parameters
+    ]
 
 
 def _also(finding: Finding) -> list[str]:
@@ -155,17 +149,11 @@ def _chain(below: Sequence[Frame]) -> str:
 
 def _unknown(finding: Finding) -> list[str]:
     """Return one note per place whose line is not known."""
-    texts = []
-    if finding.saved and finding.saved.site is None:
-        verb = "made" if finding.entry.stage == "write" else "saved"
-        texts.append(f"the line where it was {verb} is not known")
-    if any(write.site is None for write in finding.writes):
-        texts.append("the line that overwrote it is not known")
-    if finding.needed and finding.needed.site is None:
-        texts.append("the line whose backward needs it is not known")
-    if finding.freed and finding.freed.site is None:
-        texts.append("the line whose backward freed the graph is not known")
-    return texts
+    verb = "made" if finding.entry.stage == "write" else "saved"
+    facts: list[tuple[Fact | None, str]] = [(finding.saved, f"where it was {verb}")]
+    facts += [(write, "that overwrote it") for write in finding.writes]
+    facts += [(finding.needed, "whose backward needs it"), (finding.freed, "whose backward freed the graph")]
+    return [f"the line {what} is not known" for fact, what in facts if fact and fact.site is None]
 
 
 def helps(finding: Finding) -> list[Fix]:

@@ -125,10 +125,8 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
         # (tests/unit/report/test_report_sarif.py).
         "locations": [] if main is None else [_location(main, sources, root)],
         "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
-        "properties": {"harmless": finding.harmless, "repaired": finding.repaired},
+        "properties": {"harmless": finding.harmless, "repaired": finding.repaired, **_known(finding)},
     }
-    if finding.confidence is not None:
-        result["properties"]["confidence"] = finding.confidence
     if suppressed is not None:
         kind = "inSource" if suppressed == "comment" else "external"
         result["suppressions"] = [{"kind": kind, "status": "accepted", "justification": _WHY[suppressed]}]
@@ -144,13 +142,13 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
     editable = [fix for fix in helps(finding) if all(file_and_cell(e.path)[1] is None for e in fix.edits)]
     if fixes := [_fix(fix, root) for fix in editable if fix.edits]:
         result["fixes"] = fixes
-    if finding.ranks:
-        result["properties"]["ranks"] = list(finding.ranks)
-    if finding.processes:
-        result["properties"]["processes"] = list(finding.processes)
-    if finding.torch_message:
-        result["properties"]["torchMessage"] = finding.torch_message
     return result
+
+
+def _known(finding: Finding) -> Object:
+    known: Object = {"confidence": finding.confidence, "ranks": finding.ranks}
+    known |= {"processes": finding.processes, "torchMessage": finding.torch_message}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in known.items() if value}
 
 
 _WHY: dict[SuppressedBy, str] = {

@@ -184,16 +184,11 @@ class _Block:
 
     def _cells(self, mark: Mark, line: Measured, number: int) -> tuple[int, int]:
         """Return the first cell and the end cell of the mark's underline below this line."""
-        span = mark.span
-        if not mark.tall:
-            start, end = line.cell(span.column), line.cell(span.end_column)
-        elif number == span.line:
-            start = line.cell(span.column)
-            end = start + 1
-        else:
-            end = max(line.cell(span.end_column), 1)
-            start = end - 1
-        return (start, max(end, start + 1))
+        first, last = line.cell(mark.span.column), line.cell(mark.span.end_column)
+        if mark.tall and number == mark.span.line:
+            return first, first + 1
+        start = max(last, 1) - 1 if mark.tall else first
+        return start, max(last, start + 1)
 
     def _groups(self, here: list[tuple[int, int, int]], line: Measured) -> list[list[tuple[int, int, int]]]:
         """Group the marks that fit into one window of a long line; most often all do."""
@@ -203,12 +198,11 @@ class _Block:
         # Marks too far apart for one window repeat the line, each in its own cut
         # (test_marks_too_far_apart_for_one_window_repeat_the_line).
         for item in here:
-            if groups:
-                start = min(a for _, a, _ in [*groups[-1], item])
-                if max(b for _, _, b in [*groups[-1], item]) - start <= self.room - 2:
-                    groups[-1].append(item)
-                    continue
-            groups.append([item])
+            group = [*groups[-1], item] if groups else [item]
+            if groups and max(b for _, _, b in group) - min(a for _, a, _ in group) <= self.room - 2:
+                groups[-1] = group
+            else:
+                groups.append([item])
         return groups
 
     def _window(self, line: Measured, group: list[tuple[int, int, int]]) -> int:
@@ -224,17 +218,14 @@ class _Block:
         """Return the underline of a mark and its label: on the right, or below if the room is too small."""
         mark = self.marks[index]
         char, style = ("^", self.primary_style) if mark.primary else ("-", "other")
-        if self._opens(index, number):
-            if is_open:
-                return []
-            row = self._row("", char, at=start, style=style, reach=index)
+        opens = self._opens(index, number)
+        if opens and is_open:
+            return []
+        row = self._row("", char * (end - start), at=start, style=style, reach=index if mark.tall else None)
+        if opens:
             self.open.add(index)
             return [row]
-        if mark.tall:
-            row = self._row("", char, at=start, style=style, reach=index)
-            self.open.discard(index)
-        else:
-            row = self._row("", char * (end - start), at=start, style=style)
+        self.open.discard(index)
         if not mark.label:
             return [row]
         room_right = self.room - end - 1

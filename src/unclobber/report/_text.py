@@ -72,7 +72,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     # A refusal further on in the same backward takes one line here; its explanation is in the other formats
     # (test_what_backward_would_refuse_next in tests/unit/report/test_report_text.py).
     if others := [finding for finding in report.findings if finding not in own_findings]:
-        stories.append(ahead_to_text(others, width=options.width))
+        stories.append(ahead_to_text(others, after=own_findings, width=options.width))
     first = summary_line(report.findings[0])
     if len(report.findings) > 1:
         stories.append(words.listing(words.severities(report.findings)))
@@ -155,13 +155,8 @@ class _FindingText:
     def _helps(self) -> list[Row]:
         """Return the fixes, each with its proof or its diff, and the number of fixes left out."""
         fixes = helps(self.finding)
-        column = (
-            max(
-                (cells(words.code_after(f.title, f.code)) for f in fixes if f.verified and not f.diff),
-                default=0,
-            )
-            + 4
-        )
+        proved = [fix for fix in fixes if fix.verified and not fix.diff]
+        column = max((cells(words.code_after(fix.title, fix.code)) for fix in proved), default=0) + 4
         marks = [words.verified(fix) for fix in fixes]
         room = self.width - self.gutter - len(" = help: ") - max(map(len, marks), default=0)
         rows: list[Row] = []

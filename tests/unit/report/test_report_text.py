@@ -12,7 +12,7 @@ from rendered import render
 from rich.cells import cell_len
 from sample_findings import SOURCES, examples
 
-from unclobber.model import CODES, Finding, Fix, Need, Report, Site, Totals
+from unclobber.model import CODES, Edit, Finding, Fix, Need, Report, Site, Totals
 from unclobber.report import RenderOptions
 from unclobber.report._ahead import ahead_to_text
 from unclobber.report._text import report_to_text, to_text
@@ -240,7 +240,7 @@ AHEAD = tuple(
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_backward_would_refuse_next(width, golden):
-    """One line each, with the edit where there is one; the stories are in the other formats."""
+    """A few lines each, with the edit where there is one; the stories are in the other formats."""
     report = Report("refused", (EXAMPLES["loop"], *AHEAD))
     golden.check(f"ahead-{width}.txt", report_to_text(report, RenderOptions(width=width)))
 
@@ -250,6 +250,47 @@ def test_a_long_list_is_cut():
     lines = ahead_to_text([AHEAD[0]] * 20).split("\n")
     assert lines[0] == "once that is cured, the same backward is refused for 20 more overwritten tensors:"
     assert lines[-1] == "  and 12 more: --format json names them all"
+
+
+def edited(new, old="z = f(a, b, c)", line=3):
+    """A finding with a candidate that changes one line."""
+    fix = Fix("clone it", code=new, edits=(Edit("/net.py", line, f"    {old}", f"    {new}"),))
+    return Finding("UC101", "`a` was overwritten", fixes=(fix,), ahead=True)
+
+
+def test_an_edit_keeps_those_of_its_line_above():
+    """Written down one after another, they leave all changes in the line."""
+    a, b, c = (edited(f"z = f({text})") for text in ("aa, b, c", "a, b.x(), c", "a, b, c - 1"))
+    other, clash = edited("z = f(a, b, c, 0)", line=4), edited("z = f(a, b, 3)")
+    said = ahead_to_text([b, c, other, clash], after=[a], width=200)
+    codes = [line.partition("help: ")[2] for line in said.split("\n") if "help: " in line]
+    assert codes == [
+        "clone it, with the edits of that line above: `z = f(aa, b.x(), c)`",
+        "clone it, with the edits of that line above: `z = f(aa, b.x(), c - 1)`",
+        "clone it: `z = f(a, b, c, 0)`",
+        "clone it: `z = f(a, b, 3)`",
+    ]
+
+
+def test_an_edit_of_the_list_is_whole():
+    """It is there to be copied."""
+    new = "total = (a.clone() * b + b * c).sum(dim=-1, keepdim=True).mean().reshape(1, 1).squeeze()"
+    said = ahead_to_text([edited(new)])
+    assert new in " ".join(said.split())
+    edits = Edit("/a.py", 1, "x = 1", "x = (\n    2)"), Edit("/a.py", 4, "y", "z")
+    several = dataclasses.replace(edited(new), fixes=(Fix("clone it", edits=edits),))
+    assert [line.strip() for line in ahead_to_text([several]).split("\n")[2:]] == [
+        *("help: clone it", "/a.py:1:", "x = (", "2)", "/a.py:4:", "z")
+    ]
+
+
+def test_advice_in_words_stands_in_the_list_once():
+    """Where there is no edit, the list has the words that the story would have."""
+    words = dataclasses.replace(AHEAD[0], fixes=(Fix("write anew"), Fix("or guard", guard=True)))
+    said = ahead_to_text([words, words])
+    assert (said.count("help: write anew"), said.count("guard")) == (1, 0)
+    assert "help" not in ahead_to_text([words], after=[words])
+    assert said.count("saved at train.py:12") == 2
 
 
 def test_many_findings_end_in_a_table(golden):
