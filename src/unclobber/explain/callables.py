@@ -140,6 +140,7 @@ PYTHON_FUNCTIONS: dict[str, Mapping[str, Roles]] = {
     "cross_entropy": {"nll_loss_forward": {"target": "target"}, "nll_loss2d_forward": {"target": "target"}},
     "Tensor.norm": {"linalg_vector_norm": {"self": "self", "result": RESULT}},
     "norm": {"linalg_vector_norm": {"self": "input", "result": RESULT}},
+    "ctc_loss": {"_ctc_loss": {"log_probs": "log_probs", "targets": "targets"}},
     "cdist": {"_cdist_forward": {"x1": "x1", "x2": "x2", "result": RESULT}},
 }
 """torch's functions written in Python, by ``__qualname__``; parameters by their own names."""

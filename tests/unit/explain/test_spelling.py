@@ -162,6 +162,10 @@ CASES = [
     ("act = nn.ReLU(); y = act(x); loss = y", {("Relu", "result"): "y"}),
     ("act = nn.LeakyReLU(); y = act(x); loss = y", {("LeakyRelu", "self"): "x"}),
     ("act = nn.ReLU(inplace=True); y = act(x * 1); loss = y", {("Relu", "result"): "y"}),
+    (
+        "p = x.log_softmax(1)[:, None]; loss = F.ctc_loss(p, idx[None, :1], idx[:1] + 1, idx[:1])",
+        {("CtcLoss", "log_probs"): "p", ("CtcLoss", "targets"): "idx[None, :1]"},
+    ),
     ("act = nn.ELU(inplace=True); y = act(x * 1); loss = y", {("EluBackward1", "result"): "y"}),
     ("y = x * 1; F.elu(y, inplace=True); loss = y", {("EluBackward1", "result"): "y"}),
     ("fc = nn.Linear(3, 3); loss = fc(x)", {("Addmm", "mat1"): "x", ("Addmm", "mat2"): "fc.weight"}),
