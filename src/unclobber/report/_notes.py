@@ -151,7 +151,7 @@ def _unknown(finding: Finding) -> list[str]:
     """Return one note per place whose line is not known."""
     verb = "made" if finding.entry.stage == "write" else "saved"
     facts: list[tuple[Fact | None, str]] = [(finding.saved, f"where it was {verb}")]
-    facts += [(write, "that overwrote it") for write in finding.writes]
+    facts += [(write, "that overwrote it") for write in finding.writes if write.site is None][:1]
     facts += [(finding.needed, "whose backward needs it"), (finding.freed, "whose backward freed the graph")]
     return [f"the line {what} is not known" for fact, what in facts if fact and fact.site is None]
 
