@@ -793,3 +793,15 @@ def test_a_backward_that_stops_at_its_inputs(inputs, expected):
         critic(action).mean().backward({inputs})
     """
     assert [code for code, *_ in found_in(body)] == ["UC101"] * expected
+
+
+def test_a_part_that_is_made_to_need_a_gradient_is_not_written():
+    """``requires_grad_`` and ``detach_`` of a view change no element (`hgn_simple.py` of hamiltonian_rl)."""
+    body = """
+    net = nn.Linear(3, 4)
+    for x in loader:
+        p, q = net(x).chunk(2, dim=-1)
+        start = p[:, 0].requires_grad_(True)
+        (start * q[:, 0]).sum().backward()
+    """
+    assert found_in(body) == []

@@ -171,9 +171,8 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 # --- objects and modules -----------------------------------------------------------------------------
 @transfers("object class", f"{_KEEPS_MODULE} zero_grad state_dict")
 def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    if method_of(call.receiver.data, call.name):
-        return None
-    return PLAIN if call.name in ("zero_grad", "state_dict") else call.receiver
+    made = PLAIN if call.name in ("zero_grad", "state_dict") else call.receiver
+    return None if method_of(call.receiver.data, call.name) else made
 
 
 @transfers("object class", "")
@@ -262,7 +261,8 @@ def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
     """Cut a tensor, also in the sequences that hold it: ``for h in hidden: h.detach_()``."""
     made = call.receiver.cut()._replace(data=None)
     state.grown = {place: value for place, value in state.grown.items() if place not in made.places}
-    bind(run, call.holder, made, state)
+    if not isinstance(call.holder, ast.Subscript):
+        bind(run, call.holder, made, state)
     for names in (state.names, state.attributes):
         for name in [name for name, held in names.items() if made.places in (i.places for i in held.items)]:
             items = (i.cut() if i.places == made.places else i for i in names[name].items)
@@ -281,7 +281,8 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))
     if call.every and wanted != Constant(True):  # it may stay as it is (`semimarkov.py` of pytorch-struct)
         made = receiver._replace(grad=max(receiver.grad, Grad.MAYBE))
-    bind(run, call.holder, made, state)
+    if not isinstance(call.holder, ast.Subscript):  # a view is made again by each reading of the part
+        bind(run, call.holder, made, state)
     return made
 
 

@@ -75,12 +75,11 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
 
 
 def _used(run: FileRun, state: FlowState, value: Value, module: Value, given: Given) -> Value:
-    """Return a network's result, with its use if no part is known, but no argument that it gives back."""
+    """Return a network's result, with its use if no part is known, but no argument or sample as it is."""
     if value.kind == "sequence":
         return value._replace(items=tuple(_used(run, state, item, module, given) for item in value.items))
     has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
-    drawn = value.grad == Grad.MAYBE and not value.may  # of no node: a sample of a distribution, or a copy
-    is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode or drawn
+    is_cut = value.kind != "tensor" or (value.grad < Grad.YES and not value.may) or value.leaf or state.mode
     as_given = any((value.places, value.nodes) == (each.places, each.nodes) for each in given.values)
     if not module.name or has_part or is_cut or as_given:
         return value
