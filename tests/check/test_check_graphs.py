@@ -805,3 +805,36 @@ def test_a_part_that_is_made_to_need_a_gradient_is_not_written():
         (start * q[:, 0]).sum().backward()
     """
     assert found_in(body) == []
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"), [("create_graph=self.training", 0), ("create_graph=False", 1)]
+)
+def test_a_graph_that_may_be_kept(create, expected):
+    """A second backward goes through what the first surely freed (`phgn_lstm.py` of hamiltonian_rl)."""
+    body = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+        def forward(self, x):
+            energy = self.fc(x).exp()
+            slope = torch.autograd.grad(energy.sum(), x, {create})[0]
+            return energy.sum() + slope.sum()
+    net = Net()
+    net(torch.randn(2, 3, requires_grad=True)).backward()
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC301"] * expected
+
+
+def test_np_is_numpy_where_nothing_imports_it():
+    """As where a star import brings it."""
+    body = """
+    class Plot:
+        def __init__(self):
+            self.buffer = {make}(500)
+        def add(self, value):
+            self.buffer[:-1] = self.buffer[1:]
+    """
+    assert found_in(body.format(make="np.zeros")) == []
+    assert found_in(body.format(make="torch.zeros")) != []

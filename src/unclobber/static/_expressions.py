@@ -67,8 +67,8 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
         return known
     if (defined := defined_as(index, name)) is not None:
         return defined
-    if name in index.imports:
-        return Value("library", grad=Grad.NO, data=index.imports[name])
+    if (library := index.imports.get(name, "numpy" if name == "np" else None)) is not None:
+        return Value("library", grad=Grad.NO, data=library)  # `np` also of `from tools import *`
     made = Value(places=run.new_place(), name=name, given=True)
     return state.names.setdefault(name, holds_integers(made, name))
 

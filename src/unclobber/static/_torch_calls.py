@@ -128,12 +128,12 @@ def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
 @transfers("torch", "autograd.grad")
 def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Apply the backward, and return gradients that have a graph with ``create_graph``."""
-    create = call.is_true("create_graph")
-    retain = not call.keywords.keys() & {"retain_graph", "create_graph"} or create
     loss = _joined(run, call.keywords.get("outputs", call.first), state)
-    retain |= call.is_true("retain_graph")
+    retain = call.retains_graph or not call.keywords.keys() & {"retain_graph", "create_graph"}
     backward(run, state, loss, call.node, retain=retain, to_leaves=False)
-    return sequence((run.tensor(loss.grad if create else Grad.NO),), "several")
+    may_create = call.retains_graph and "create_graph" in call.keywords  # `create_graph=self.training`
+    grad = loss.grad if call.is_true("create_graph") else Grad.MAYBE if may_create else Grad.NO
+    return sequence((run.tensor(grad),), "several")
 
 
 @transfers("torch", "autograd.backward")
