@@ -226,7 +226,11 @@ class Source:
     # --- edit -----------------------------------------------------------------------------------
 
     def change(self, node: ast.AST, code: str) -> Splice:
-        return Splice(*self.span(node), code)
+        """Return the change of a node's code; a comment behind it keeps its column as far as it can."""
+        start, end = self.span(node)
+        blank = re.compile(r" {3,}(?=#)").match(self.text, end)
+        room = 0 if blank is None else len(blank[0]) - 2
+        return Splice(start, end + max(0, min(len(code) - (end - start), room)), code)
 
     def renamed(self, node: ast.AST, name: str) -> Splice:
         end = self.end(node)

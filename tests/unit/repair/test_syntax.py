@@ -68,6 +68,21 @@ def test_comments_above_a_line_go_with_it():
     )
 
 
+@pytest.mark.parametrize(
+    ("blanks", "new", "after"),
+    [
+        (8, "y = x + 1", "y = x + 1     # why"),
+        (8, "y = x * long_name", "y = x * long_name  # why"),  # two are left
+        (8, "x", "x        # why"),
+        (2, "y = x + 1", "y = x + 1  # why"),
+    ],
+)
+def test_a_comment_behind_keeps_its_column(blanks, new, after):
+    """As far as there are blanks to take."""
+    source = parse(f"y += 1{' ' * blanks}# why\n")
+    assert source.replaced({source.tree.body[0]: new}) == f"{after}\n"
+
+
 def test_changes_may_touch_and_not_overlap():
     """One that puts something in comes before one that replaces what follows."""
     assert spliced("abc", [Splice(1, 2, "x"), Splice(1, 1, "y"), Splice(2, 3, "")]) == "ayx"

@@ -13,18 +13,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import dotted
 from .._candidate import Candidate
-from .._syntax import (
-    Function,
-    Source,
-    calls,
-    flat,
-    is_name,
-    is_small,
-    methods_of,
-    parameters_of,
-    walk,
-    with_argument,
-)
+from .._syntax import Function, Source, calls, flat, is_small, methods_of, parameters_of, with_argument
 from ..project import Project
 from ._inplace import receiver
 from ._sites import write_statements
@@ -47,7 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 continue
             # Saved as well, the input would be refused in backward.
             kept = [part for call in calls(forward, ("save_for_backward",)) for part in call.args]
-            if not _returns(source, forward, name) or any(is_name(part, name) for part in kept):
+            if not _returns(source, forward, name) or name in map(dotted, kept):
                 text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
@@ -76,8 +65,8 @@ def marked(
         tensor = f"{inputs}[{parameters.index(name)}]"
     else:
         return None
-    for node in walk(setup or forward):
-        if isinstance(node, ast.Call) and dotted(node.func) == f"{ctx}.mark_dirty":
+    for node in calls(setup or forward, ("mark_dirty",)):
+        if dotted(node.func) == f"{ctx}.mark_dirty":
             # a second call of mark_dirty would replace the tensors that the first one marked
             return source.edited(with_argument(source, node, tensor))
     call = f"{ctx}.mark_dirty({tensor})"
@@ -89,10 +78,10 @@ def marked(
 
 def _returns(source: Source, forward: Function, name: str) -> bool:
     """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
-    returned = (n.value for n in walk(forward) if isinstance(n, ast.Return) and n.value is not None)
+    returned = (n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None)
     for value in (value for values in returned for value in flat(values)):
         while (inner := receiver(value, source)) is not None:
             value = inner
-        if is_name(value, name):
+        if dotted(value) == name:
             return True
     return False

@@ -40,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 text = source.edited(source.change(statement, f"{name} = {code}"), end)
             else:
                 continue
-            yield Candidate(f"return a new tensor from `{hook.name}`", {path: text})
+            yield Candidate(f"return a new tensor from `{hook.name}`", {path: text}, hides_nothing=True)
 
 
 def _passed_on(source: Source, value: str, target: ast.expr) -> str:
