@@ -838,3 +838,24 @@ def test_np_is_numpy_where_nothing_imports_it():
     """
     assert found_in(body.format(make="np.zeros")) == []
     assert found_in(body.format(make="torch.zeros")) != []
+
+
+@pytest.mark.parametrize(("first", "expected"), [("t == 0", 0), ("t == 1", 1)])
+def test_each_loop_has_a_first_turn(first, expected):
+    """Also in a later turn of the loop around it (`bptt_train.py` of spikingPC)."""
+    body = f"""
+    net = nn.LSTMCell(3, 3)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    h = c = torch.zeros(2, 3)
+    for x in loader:
+        loss = 0
+        for t in range(4):
+            if {first}:
+                h, c = torch.zeros(2, 3), torch.zeros(2, 3)
+            h, c = net(x, (h, c))
+            loss = loss + h.mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    """
+    assert bool(found_in(body)) is bool(expected)

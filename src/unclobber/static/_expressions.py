@@ -131,11 +131,12 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     text = unparsed(test)
     name, _, compared = text.partition(" ")
     count = state.names.get(name, PLAIN).data
-    if count == "turn" and compared in _FIRST_TURN and run.again is not None:
-        return _FIRST_TURN[compared] != run.again
-    # A turn that has a name is none of the others, and hardly the last (modded-nanogpt).
-    if count in ("turn", "number") and run.again and re.fullmatch(r"== (?!.*(last|len|num))[\w.]+", compared):
-        return False
+    if count in ("turn", "later", "number") and run.again is not None:
+        if count != "number" and compared in _FIRST_TURN:
+            return _FIRST_TURN[compared] is bool(count == "turn")
+        # A turn that has a name is none of the others, and hardly the last (modded-nanogpt).
+        if run.again and re.fullmatch(r"== (?!.*(last|len|num))[\w.]+", compared):
+            return False
     match test:
         case ast.UnaryOp(op=ast.Not()):
             inner = truth(run, test.operand, state)

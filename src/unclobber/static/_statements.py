@@ -13,7 +13,7 @@ from ._index import FunctionNode, calls, globals_of, home_of, method_of, mode_of
 from ._inlining import defaults_of, inline
 from ._operations import operation
 from ._state import FlowState, merge
-from ._values import PLAIN, Grad, Leaf, Value, constant, renamed_part, sequence
+from ._values import PLAIN, TURN, Grad, Leaf, Value, constant, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
@@ -53,11 +53,9 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
     elif current.may_be_tensor:
         _augment(run, node, current, value, state)
     elif isinstance(node.target, ast.Name):
-        new = PLAIN
-        if value.may_be_tensor:
-            new = value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
         forget(node.target.id, state)
-        state.names[node.target.id] = new
+        made = value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
+        state.names[node.target.id] = made if value.may_be_tensor else PLAIN
 
 
 def _augmented_value(run: FileRun, target: ast.expr, state: FlowState) -> Value:
@@ -309,9 +307,10 @@ def _rounds(
         else:
             known = over.kind == "sequence" and over.data == "tuple" and len(over.items) > turn
             each = over.items[turn] if known else elements(run, over, state)
-            if turn < len(parts):
-                each = renamed_part(over, turn)
-            bind(run, node.target, each, state)
+            bind(run, node.target, renamed_part(over, turn) if turn < len(parts) else each, state)
+            for part in ast.walk(node.target) if turn else ():
+                if isinstance(part, ast.Name) and state.names[part.id].data == "turn":
+                    state.names[part.id] = TURN._replace(data="later")
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
