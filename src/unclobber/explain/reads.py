@@ -156,7 +156,7 @@ def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
     from the base to the view, as long as the view is alive.
     """
     producer = compat.graph.grad_fn(unpacked)
-    if producer is None or producer is node:
-        return producer is not None
-    inputs = [edge for edge, _ in node.next_functions]
-    return role is not None and role.startswith("result") and not any(edge is producer for edge in inputs)
+    is_role = role is not None and role.startswith("result")
+    return producer is not None and (
+        producer is node or (is_role and not any(edge is producer for edge, _ in node.next_functions))
+    )

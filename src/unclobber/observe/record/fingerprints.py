@@ -21,7 +21,7 @@ import torch
 from ...source import Stack, statement_between
 from ._fingerprint import Fingerprint, ProgramPoint
 from .content import digest
-from .saved import SavedTensor
+from .saved import SavedTensor, fingerprint_of
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _BYTES_AN_EVENT = 1 << 18
@@ -173,7 +173,7 @@ class Fingerprints:
 
     def changed(self, saved: SavedTensor, place: Callable[[], ProgramPoint]) -> Fingerprint | None:
         """Return the fingerprint of ``saved`` if its content changed without an observed write, else None."""
-        fingerprint: Fingerprint | None = getattr(saved, "fingerprint", None)
+        fingerprint = fingerprint_of(saved)
         if fingerprint is None:
             return None
         with self.quiet(), self._lock:

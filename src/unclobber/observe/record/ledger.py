@@ -34,7 +34,7 @@ from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
 from .content import in_storage, same_bits
 from .fingerprints import Fingerprints
-from .saved import History, LogEntry, SavedTensor, StorageSwap, note_original, same_memory
+from .saved import History, LogEntry, SavedTensor, StorageSwap, fingerprint_of, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
@@ -466,7 +466,7 @@ class Ledger:
     def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
         """Enter a save into the log, with the copy that a save of open memory carries."""
         entry = log.add(saved, moved)
-        if saved.copied is not None and entry.undo_log is not None and not _has_fingerprint(saved):
+        if saved.copied is not None and entry.undo_log is not None and fingerprint_of(saved) is None:
             entry.undo_log.append(open_memory.values_of(saved.alias, saved.copied, self.account))
             log.handed_out = open_memory.shown_at(saved.alias) or log.handed_out
         saved.copied = None
@@ -491,7 +491,7 @@ class Ledger:
                 log = self._log_of(key, tensor)
                 if log is not None and address:
                     tensor = compat.dispatcher.whole(tensor)
-                if log is None or all(map(_has_fingerprint, log.saves())):
+                if log is None or not any(fingerprint_of(saved) is None for saved in log.saves()):
                     return  # a fingerprint shows the change, and names its line
                 if (region := region_of(tensor)) is not None:
                     log.handed_out = of_program()
@@ -843,10 +843,6 @@ class FingerprintedLedger(Ledger):
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *arguments)
-
-
-def _has_fingerprint(saved: SavedTensor) -> bool:
-    return getattr(saved, "fingerprint", None) is not None
 
 
 def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -142,6 +142,10 @@ class RegisteredHooks(LogEntry):
         self.unpack = unpack  # gives backward what the program's unpack hook makes of that
 
 
+def fingerprint_of(saved: SavedTensor) -> Fingerprint | None:
+    return getattr(saved, "fingerprint", None)  # unset where the session takes none
+
+
 def leave_to(saved: SavedTensor, entry: RegisteredHooks) -> None:
     if saved.entry is not None and saved.entry.log is not None:
         saved.entry.log.forget(saved)
