@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, calls, is_constant, names_in, parameters_of, walk
+from .._syntax import Function, Source, calls, is_constant, names_in, parameters_of, walk
 from ..project import Project
 from ._inplace import written_by
 from ._sites import write_statements
@@ -27,8 +27,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             continue
         if names_in(written.target).isdisjoint(parameters_of(hook)):
             continue
-        registered = {last_name(part) for call in calls(source.tree, _OF_RESULTS) for part in call.args}
-        if finding.code != "UC104" and hook.name not in registered:
+        if finding.code != "UC104" and not _gets_results(hook, source):
             continue
         if code := _passed_on(source, *written):
             last = source.line(hook.body[-1])
@@ -41,6 +40,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             else:
                 continue
             yield Candidate(f"return a new tensor from `{hook.name}`", {path: text}, hides_nothing=True)
+
+
+def _gets_results(hook: Function, source: Source) -> bool:
+    parts = (part for call in calls(source.tree, _OF_RESULTS) for part in call.args)
+    return any(last_name(part) == hook.name for part in parts)
 
 
 def _passed_on(source: Source, value: str, target: ast.expr) -> str:

@@ -46,16 +46,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for write, (path, source, statement) in write_statements(finding, project):
         dimensions = 1 if finding.saved is None else len(finding.saved.shape)
         for text, target, form in rewrites(source, statement, dimensions):
-            place, index = target.value, target.slice
+            place, index, x = target.value, target.slice, source.code(target.value)
             if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
             # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
             # a state, that each turn computes again or reads as a whole.
             loop = source.loop_round(statement)
-            same = [n for n in walk(loop) if source.code(n) == source.code(place)] if loop is not None else []
-            looped = bool(same) and all(isinstance(source.parents[n], ast.Subscript) for n in same)
+            places = filter(is_place, walk(loop)) if loop is not None else ()
+            same = [node for node in places if source.code(node) == x]
+            looped = bool(same) and all(isinstance(source.parents[node], ast.Subscript) for node in same)
             shared = shared_name(source, statement, place)
-            title = f"build the new `{source.code(place)}` with `{form}`"
+            title = f"build the new `{x}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
             # `x[i] += v` runs the same operation whatever its index is.
             unknown = isinstance(statement, ast.AugAssign) and not any(map(_is_number, _parts(index)))
