@@ -124,7 +124,7 @@ ADVISED = [
     Advised(CheckRule.SAVED, W + "gate = w.sigmoid()\ngate *= 2\ngate.sum().backward()\n",
             ("gate *= 2 => gate = gate * 2",)),
     Advised(CheckRule.SAVED, H + "y = h ** 2\nh.mul_(3)\ny.sum().backward()\n",
-            ("h.mul_(3) => h = h.mul(3)", "y = h ** 2\nh.mul_(3) => h.mul_(3)\ny = h ** 2")),
+            ("h.mul_(3) => h = h.mul(3)",)),
     Advised(CheckRule.DATA, NET + X + "score = net(x)\nfor p in net.parameters():\n    p.data.mul_(0.9)\nscore.sum().backward()\n",
             ("for p in net.parameters():\n    p.data.mul_(0.9)\nscore.sum().backward() => score.sum().backward()\n"
              "for p in net.parameters():\n    p.data.mul_(0.9)",)),

@@ -108,6 +108,30 @@ def test_what_another_file_does_is_told_at_the_call(tmp_path):
     assert found_in(tmp_path, "beside", body, all_rules=True) == [("UC101", "shifted(y)")]
 
 
+@pytest.mark.parametrize(("times", "expected"), [(3, ["net(x)"]), (1, [])])
+def test_a_layer_of_another_file_that_writes_to_what_its_call_before_saved(times, expected, tmp_path):
+    """The noise that a Bayesian layer draws anew in each call."""
+    (tmp_path / "layers.py").write_text(
+        dedent("""
+        import torch
+        from torch import nn
+
+        class Noisy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.sigma = nn.Parameter(torch.ones(3))
+                self.register_buffer("eps", torch.empty(3))
+            def forward(self, x):
+                self.eps.normal_()
+                return x * (self.sigma * self.eps)
+    """)
+    )
+    text = "import torch\nfrom layers import Noisy\nnet, loss, x = Noisy(), 0.0, torch.ones(3)\n"
+    text += f"for _ in range({times}):\n    loss = loss + net(x).sum()\nloss.backward()\n"
+    found = check_text(text, str(tmp_path / "train.py"))
+    assert [finding.writes[0].site.source for finding in found] == expected
+
+
 def test_a_write_in_another_file_is_named_with_its_line(tmp_path):
     """The name that the tensor has there stands nowhere in this file, so the message leaves it out."""
     (tmp_path / "util.py").write_text("import torch\n\ndef scale_(t):\n    t.mul_(2)\n")
@@ -130,9 +154,9 @@ def test_a_place_of_another_file_is_the_call_of_this_one(tmp_path):
         class Critic(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.q = nn.Linear(4, 1)
+                self.h, self.q = nn.Linear(4, 4), nn.Linear(4, 1)
             def forward(self, x):
-                return self.q(x)
+                return self.q(self.h(x))
 
         class Agent(nn.Module):
             def __init__(self):

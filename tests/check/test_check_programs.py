@@ -482,7 +482,7 @@ def test_a_forward_that_turns_gradients_off_uses_no_parameters(mode, count):
 
 @pytest.mark.parametrize(("value", "count"), [
     ("torch.sigmoid(x)", 1), ("torch.ones_like(x)", 1), ("torch.zeros(x)", 0), ("torch.cat(x)", 0),
-    ("2 * x", 0),
+    ("2 * x", 0), ("torch.sigmoid(x * 2)", 0),
 ])  # fmt: skip
 def test_an_input_that_is_kept_on_ctx_is_a_tensor_if_torch_computes_with_it(value, count):
     """On request only: a size, or a list, may be kept there as well."""
@@ -579,3 +579,34 @@ def test_a_turn_of_a_loop_writes_to_an_item_of_its_own(lines, count):
         return out
     """
     assert [text for *_, text in found_in(body)] == ["parts[i] *= 2"] * count
+
+
+@pytest.mark.parametrize(("lines", "message"), [
+    ("h = w * 1; h[:, 1] = h[:, 0] * w[0]", "`h[:, 1]` is overwritten after `mul` saved `h[:, 0]`"),
+    ("h = w.exp(); h.unsqueeze_(0)", "`h` is changed in shape after `exp` saved its result"),
+    ("h = w.exp(); h.data.zero_()", "`h` is changed through .data between its use"),
+])  # fmt: skip
+def test_a_message_says_what_is_saved_and_changed(lines, message):
+    """Other elements may be saved than are written, or a shape alone be changed."""
+    text = f"import torch\nw = torch.ones(2, 2, requires_grad=True)\n{lines}; h.sum().backward()\n"
+    (finding,) = check_text(text.replace("; ", "\n"), "net.py", all_rules=True)
+    assert message in finding.message
+
+
+def test_a_loss_that_begins_anew_after_the_step():
+    """The branch that steps replaces it, so no turn goes on with what the turn before computed."""
+    body = """
+    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    def epoch():
+        total = 0.0
+        for i in range(6):
+            total = total + net(torch.randn(4, 2)).pow(2).mean()
+            if (i + 1) % 3 == 0:
+                total.backward()
+                opt.step()
+                {}
+    epoch()
+    """
+    assert found_in(body.format("total = 0.0"), all_rules=True) == []
+    assert found_in(body.format("pass")) != []

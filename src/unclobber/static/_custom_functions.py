@@ -13,7 +13,7 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
-_CALLED = re.compile(r"\b(?:torch|F)\.(\w+)\((\w+)")  # a function of torch with its first argument
+_CALLED = re.compile(r"\b(?:torch|F)\.(\w+)\((\w+)[,)]")  # a function of torch with its first argument
 
 
 class FunctionRules:
@@ -31,7 +31,10 @@ class FunctionRules:
             for n in ast.walk(node)
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
             if n.attr in _SHAPES or (torch_table().knows(n.attr) and not hasattr(list, n.attr))
-        ) | frozenset(x for name, x in _CALLED.findall(ast.unparse(node)) if _takes_a_tensor(name))
+        )
+        for name, argument in _CALLED.findall(ast.unparse(node)):
+            if name.endswith("_like") or any(o.kinds[:1] == ("t",) for o in torch_table().overloads(name)):
+                self.tensors |= {argument}
 
     def check(self) -> None:
         (self._forward if self.node.name == "forward" else self._backward)()
@@ -63,8 +66,7 @@ class FunctionRules:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
         made = [n for n in ast.walk(self.node) if isinstance(n, ast.Assign)]
         # In `y[i] = 0` the name is only read.
-        bound = [{n.id for n in _stored(each)} for each in made]
-        values = [each.value for each, names in zip(made, bound, strict=True) if name in names]
+        values = [each.value for each in made if name in {part.id for part in _stored(each)}]
         return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:
@@ -110,10 +112,6 @@ class FunctionRules:
         with self.run.within(statement=statement):
             span = self.run.span(statement)
         self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
-
-
-def _takes_a_tensor(name: str) -> bool:
-    return name.endswith("_like") or any(form.kinds[:1] == ("t",) for form in torch_table().overloads(name))
 
 
 def _itself(node: ast.expr | None) -> str | None:

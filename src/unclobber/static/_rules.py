@@ -19,7 +19,7 @@ class RuleFacts:
     """The facts and texts of one rule.
 
     In the texts ``{name}`` is the written tensor, ``{operation}`` the operation that saved, ``{kept}`` the
-    saved tensor, ``{how}`` the operation that writes, and ``{more}`` a further word of the suspicion.
+    saved tensor, ``{how}`` the operation that writes, ``{done}`` what it does, and ``{more}`` a further word.
     """
 
     code: str
@@ -39,10 +39,7 @@ class RuleFacts:
     needs_graph: bool = False  # whether it is less likely a fault in folders of such functions, too
 
 
-_OUT_OF_PLACE = (
-    "write into a new tensor, or write before the operation that saves (its gradient is then that of the new "
-    "values)"
-)
+_OUT_OF_PLACE = "write into a new tensor, which leaves the saved one as it was"
 
 
 class CheckRule(Enum):
@@ -50,8 +47,8 @@ class CheckRule(Enum):
 
     # fmt: off
     SAVED = RuleFacts(
-        "UC101", "{name} is overwritten after {operation} saved {kept} for backward", _OUT_OF_PLACE,
-        saved="{operation} saves {kept} here", write="overwritten here ({how})",
+        "UC101", "{name} is {done} after {operation} saved {kept} for backward", _OUT_OF_PLACE,
+        saved="{operation} saves {kept} here", write="{done} here ({how})",
         reported_from=HIGH, is_high_with_backward=True, needs_graph=True,
     )
     DATA = RuleFacts(
@@ -89,7 +86,7 @@ class CheckRule(Enum):
     )
     UNSEEN = RuleFacts(
         "UC101",
-        "{name} is overwritten, and what made or read it before isn't read here: it fails if that saved it",
+        "{name} is {done}, and what made or read it before isn't read here: it fails if that saved it",
         _OUT_OF_PLACE, saved="made or read here", reported_from=ON_REQUEST, needs_graph=True,
     )
     TWICE = RuleFacts(
@@ -204,9 +201,12 @@ class Suspicion(NamedTuple):
         write, saved = self.write, self.saved
         if self.rule is CheckRule.STEP:
             return False  # the networks and optimizers are the caller's
-        within = write and saved and write.inner and saved.inner and write[:4] == saved[:4]
+        # What is saved behind the write was saved by an earlier call: a noise buffer of a layer.
+        within = False
+        if write and saved and write.inner and saved.inner and write[:4] == saved[:4]:
+            within = write.inner[1:3] >= saved.inner[1:3]
         spans = (write, saved, self.needed, self.freed)
-        return bool(within) or all(span is None or span.inner for span in spans)
+        return within or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
         is_usual = self.needed is not None or not self.is_weak

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..model import CODES, Extent, Finding, Fix, Frame, Need, Save, Site, Write
-from ..syntax import SourcePart
+from ..syntax import SourcePart, torch_table
 from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
@@ -76,7 +76,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     rule = suspicion.rule.value
     high = suspicion.confidence >= max(HIGH, rule.reported_from) and rule.is_measured_high
     high &= suspicion.needed is not None or not rule.is_high_with_backward
-    words = _words(suspicion)
+    words = _words(suspicion, source)
     stage = "value" if rule.is_silent else CODES[rule.code].stage
     verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
     prefix = _PREFIXES.get(stage, "backward {} here if this runs with gradients on").format(verb)
@@ -96,22 +96,29 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     )  # fmt: skip
 
 
-def _words(suspicion: Suspicion) -> dict[str, str]:
+def _words(suspicion: Suspicion, source: SourceTexts) -> dict[str, str]:
     """Return the words that the rule's texts use."""
-    name = _name(suspicion)
+    name, operand = _name(suspicion), suspicion.operand
+    # What another file's function saved has no expression here.
+    given = "its input" if operand is None or operand.inner else f"`{operand.part.text(source.lines)}`"
     return {
         "name": f"`{name}`" if name else "a tensor",
         "operation": f"`{suspicion.operation.strip('_') or 'an operation'}`",
-        "kept": "its result" if suspicion.role == "result" else "its input",
+        "kept": "its result" if suspicion.role == "result" else given if len(given) < 40 else "its input",
         "how": f"`{suspicion.how}`" if suspicion.how else "this",
+        "done": "changed in shape" if _reshapes(suspicion.how) else "overwritten",
         "more": f"`{suspicion.more}`" if suspicion.more else "",
     }
+
+
+def _reshapes(how: str) -> bool:  # as `unsqueeze_`, which writes no element
+    return how.endswith("_") and any(form.view for form in torch_table().overloads(how[:-1]))
 
 
 def _name(suspicion: Suspicion) -> str:
     if suspicion.write is not None and suspicion.write.inner:
         return ""  # a parameter of another file's function
-    return re.sub(r"^leaf \d+$|^frozen .*$|[#@][0-9]+", "", suspicion.name)
+    return re.sub(r"^leaf \d+$|^frozen .*$|[#@][0-9]+|\.data$", "", suspicion.name)
 
 
 def _save(suspicion: Suspicion, source: SourceTexts) -> Save | None:
@@ -182,8 +189,5 @@ class SourceTexts(NamedTuple):
 
 
 def _dedented(statement: str) -> str:
-    lines = statement.split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join(
-        [lines[0].lstrip(), *(line[indent:] if not line[:indent].strip() else line for line in lines[1:])]
-    ).rstrip()
+    indent = len(statement) - len(statement.lstrip())
+    return re.sub(rf"(?m)^[ \t]{{{indent}}}", "", statement).rstrip()
