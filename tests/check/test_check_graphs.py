@@ -859,3 +859,26 @@ def test_each_loop_has_a_first_turn(first, expected):
         opt.step()
     """
     assert bool(found_in(body)) is bool(expected)
+
+
+@pytest.mark.parametrize(("given", "expected"), [("z.detach()", []), ("z", ["disc_step.step()"])])
+def test_a_weight_is_kept_for_an_input_with_a_graph_alone(given, expected):
+    """A module whose input needs no gradient isn't named for the whole network (``train.py`` of h3lio5)."""
+    body = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc, self.disc = nn.Linear(4, 6), nn.Linear(6, 3)
+        def forward(self, x):
+            z = self.enc(x)
+            p = self.disc({given}).softmax(1)
+            return (p - 1).pow(2).sum(), z.pow(2).sum() + p.log().sum()
+    net = Net()
+    disc_step = torch.optim.SGD(net.disc.parameters(), lr=0.1)
+    for x in loader:
+        first, second = net(x)
+        first.backward(retain_graph=True)
+        disc_step.step()
+        second.backward()
+    """
+    assert [text for *_, text in found_in(body)] == expected

@@ -310,3 +310,59 @@ def test_a_chain_that_a_default_function_makes_with_an_activation_of_a_dictionar
     text = "import torch\nfrom torch import nn\n" + dedent(body)
     assert len(check_text(text, "program.py", all_rules=True)) == count
     assert check_text(text, "program.py") == []
+
+
+FILLED = """
+class Net(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.parts, layers = nn.ModuleList([]), []
+        for i in range(count):
+            layers.append(nn.Conv2d(3, 3, 1))
+            if {last}:
+                layers.append(nn.ReLU())
+            if i == 0:
+                self.parts.append(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU()))
+            else:
+                self.parts.append(nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), {end}))
+        self.chain = nn.Sequential(*layers)
+    def forward(self, x, y):
+        {forward}
+        return x
+"""
+
+
+@pytest.mark.parametrize(("last", "expected"), [
+    ("i != (count - 1)", []), ("i < len(count) - 1", []), ("True", ["x += y"]),
+])  # fmt: skip
+def test_a_chain_whose_last_part_is_left_out(last, expected):
+    """The last turn of the loop that fills it appends no activation (``hw2/cnn.py`` of royvelich)."""
+    body = FILLED.format(last=last, end="nn.ReLU()", forward="x = self.chain(x)\n        x += y")
+    assert blamed(body) == expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [("nn.ReLU()", ["x += y"]), ("nn.BatchNorm2d(3)", [])])
+def test_any_one_of_chains_that_begin_and_end_alike(end, expected):
+    """Such as the branches of selective kernels (``SK_model.py`` of COLA-Net)."""
+    forward = "for i, part in enumerate(self.parts):\n            x = part(x)\n            x += y"
+    assert blamed(FILLED.format(last="False", end=end, forward=forward)) == expected
+
+
+@pytest.mark.parametrize(("conv", "expected"), [("acted", ["xs[i - 1] += xs[i]"]), ("convs[0]", [])])
+def test_items_of_a_list_that_operations_of_one_kind_keep(conv, expected):
+    """Feature maps, each of which a convolution's ReLU keeps (``fpnf.py`` of mmocr)."""
+    body = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = nn.ModuleList([nn.Conv2d(3, 3, 1) for _ in range(3)])
+        def acted(self, x):
+            return F.relu(self.convs[0](x))
+        def forward(self, xs):
+            xs = [F.relu(conv(x)) for x, conv in zip(xs, self.convs)]
+            for i in range(2, 0, -1):
+                xs[i - 1] += xs[i]
+                xs[i - 1] = self.{conv}(xs[i - 1])
+            return xs
+    """
+    assert blamed(body) == expected

@@ -13,10 +13,11 @@ NET = """
     def kept(x):
         return torch.relu(x)
     class Net(nn.Module):
-        def __init__(self, masked=True, scale=None):
+        def __init__(self, masked=True, scale=None, temperature=0.0):
             super().__init__()
             self.fc, self.act = nn.Linear(4, 4), nn.ReLU()
             self.masked = masked
+            self.tau = temperature
             self.scale = scale
         def written(self, x):
             x += 1
@@ -49,12 +50,15 @@ ACTED = "x = self.act(self.fc(x)); "
     ),
     pytest.param(ACTED + "x[:, 0] = 0", "x = self.act(x); x[:, 0] = 0", id="a part that is assigned"),
     pytest.param(
-        "y, x = self.layers(x); x += y", "y = self.fc(x); x = self.act(y) if weight else self.act(x); x += 1",
+        "y, x = self.layers(x); x += y", "y = self.fc(x); x = self.act(y) if weight else y.exp(); x += 1",
         id="one of several tensors",
     ),
     pytest.param("x = F.relu(x); x *= 2", "x = torch.exp(x); x *= 2", id="a result of an unknown gradient"),
     pytest.param(
         ACTED + "if self.masked: x *= 2", ACTED + "if not self.masked: x *= 2", id="a class's option",
+    ),
+    pytest.param(
+        ACTED + "if self.tau < 1: x *= 2", ACTED + "if self.tau > 0: x *= 2", id="an option of another name"
     ),
     pytest.param(
         ACTED + "if weight is None or fast: x *= 2", ACTED + "if weight is not None and fast: x *= weight",

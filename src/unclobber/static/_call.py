@@ -54,19 +54,15 @@ def call_of(
 ) -> FollowedCall:
     """Evaluate the arguments; a starred or doubly starred one hides which parameter gets which value."""
     values: list[Value] = []
-    starred = False
+    starred = any(isinstance(argument, ast.Starred) for argument in node.args)
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            starred = True
             value = run.evaluate(argument.value, state)
             values += value.items if value.kind == "sequence" else [elements(run, value, state)]
         else:
             values.append(run.evaluate(argument, state))
-    keywords = {}
-    for keyword in node.keywords:
-        value = run.evaluate(keyword.value, state)
-        if keyword.arg:
-            keywords[keyword.arg] = value
+    named = [(keyword.arg, run.evaluate(keyword.value, state)) for keyword in node.keywords]
+    keywords = {name: value for name, value in named if name}
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
     nodes = [] if starred else node.args
     run.call = node

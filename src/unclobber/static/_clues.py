@@ -248,14 +248,11 @@ def _made(site: WriteSite, context: Context) -> str:
     name = re.escape(site.target)
     if not name:
         return ""
-    pattern = re.compile(
-        rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
-    )
+    made = rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
     for line in range(site.line - 1, max(scope.line, site.line - 60), -1):
-        if match := pattern.search(file.lines[line - 1]):
+        if match := re.search(made, file.lines[line - 1]):
             text = match[1] or match[2] or match[0]
-            called = re.search(r"self\.(\w+)(\[[^]]*\])?\(", text)
-            if called:
+            if called := re.search(r"self\.(\w+)(\[[^]]*\])?\(", text):
                 text += "  # " + _defined(called[1], file.lines)
             return text
     return ""
@@ -345,9 +342,8 @@ CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
 """Each yields points for one place; a new clue is one function here."""
 
 
-def _is_operation(text: str, node: str) -> bool:
-    wanted = re.sub(r"_", "", node).lower()
-    return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())  # `F.leaky_relu(x)` has LeakyRelu
+def _is_operation(text: str, node: str) -> bool:  # `F.leaky_relu(x)` is LeakyRelu
+    return node.replace("_", "").lower() in re.findall(r"[a-z]+", text.replace("_", "").lower())
 
 
 def _snapped(place: FramePlace) -> FramePlace:

@@ -154,7 +154,8 @@ class FileRun:
 
     def maybe_uses(self, value: Value) -> frozenset[Use]:
         """Return the calls of networks on which a value may depend, through unknown functions."""
-        return frozenset(use for bit, use in self.uses.items() if bit & value.may) - only_graph(value)
+        known = {use[:2] for use in only_graph(value)}
+        return frozenset(u for bit, u in self.uses.items() if bit & value.may and u[:2] not in known)
 
     # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: FlowState, suspicion: Suspicion) -> None:

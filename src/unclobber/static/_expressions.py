@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
@@ -134,6 +135,10 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     if count in ("turn", "later", "number") and run.again is not None:
         if count != "number" and compared in _FIRST_TURN:
             return _FIRST_TURN[compared] is bool(count == "turn")
+        if count != "number" and re.match(r"(!=|<) .*(len\(|last|num|- 1)", compared):
+            return bool(
+                count == "turn"
+            )  # the second turn that is followed is the last (`hw2/cnn.py` of royvelich)
         # A turn that has a name is none of the others, and hardly the last (modded-nanogpt).
         if run.again and re.fullmatch(r"== (?!.*(last|len|num))[\w.]+", compared):
             return False
@@ -231,10 +236,9 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     if base.kind == "sequence":
         return _item(run, base, index)
     if base.kind == "module":
-        match index:
-            case ast.Constant(value=int(at)) if at < len(base.data.parts):
-                return renamed_part(base, at)
-        return elements(run, base, state)
+        at: Any = getattr(index, "value", None)
+        is_known = isinstance(at, int) and at < len(base.data.parts)
+        return renamed_part(base, at) if is_known else elements(run, base, state)
     if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
         return PLAIN
     if not base.may_be_tensor:

@@ -162,7 +162,8 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         bind(run, call.holder, made, state)
     elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
         # A second round may come to another branch (`get_nonlinear` of FunASR's campplus).
-        value = Value(places=run.new_place()) if run.again and state.guards else value
+        is_other = run.again and state.guards and receiver.data.kind == "Sequential"
+        value = Value(places=run.new_place()) if is_other else value
         data = receiver.data._replace(parts=(*receiver.data.parts, value))
         bind(run, call.holder, receiver._replace(data=data), state)
     return PLAIN
@@ -207,12 +208,10 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
         return result
     names = {argument.arg for argument in forward.args.args}
     stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    for statement in ast.walk(forward):
-        if isinstance(statement, ast.Return) and statement.value is not None:
-            value = _viewed(statement.value)
-            if isinstance(value, ast.Name) and value.id in names - stored:
-                origin = ViewOrigin("function", run.span(call.node))
-                return result._replace(grad=max(result.grad, Grad.MAYBE), origin=origin)
+    returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None]
+    if any(isinstance(value, ast.Name) and value.id in names - stored for value in map(_viewed, returned)):
+        origin = ViewOrigin("function", run.span(call.node))
+        return result._replace(grad=max(result.grad, Grad.MAYBE), origin=origin)
     return result
 
 

@@ -16,6 +16,7 @@ from ._state import FlowState, SaveEffect
 from ._values import (
     ANY,
     CONTAINERS,
+    NEVER,
     Constant,
     Grad,
     Leaf,
@@ -166,20 +167,23 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
         keeps = facts.result or any(overload.results for overload in in_place)
         return Effect(result, (save(result, "result"),) if keeps else (), (written,))
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
-    named = module if keeps_weight and data.kind != "Embedding" else module._replace(name="")
-    result = _result(run, state, named, given, grad, bit)
+    named = module if facts.parameters else module._replace(name="")
+    result = _result(run, state, named, given, grad, bit, kept=keeps_weight and data.kind != "Embedding")
     if data.kind == "Embedding":
         result = result._replace(data="embedding", made=span)
     return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
 
 
-def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: Grad, bit: int) -> Value:
-    """Return a new tensor that depends on all arguments and on the module's parameters."""
+def _result(
+    run: FileRun, state: FlowState, module: Value, given: Given, grad: Grad, bit: int, *, kept: bool = True
+) -> Value:
+    """Return a new tensor that depends on all arguments and on the module's parameters, ``kept`` or not."""
     if state.mode:
         return run.tensor(Grad.NO)
     nodes, may, uses = history(part for value in given.values for part in value.parts)
     if module.name:
-        run.uses[bit] = run.use(module.name, given.node, state)
+        use = run.use(module.name, given.node, state)
+        run.uses[bit] = use if kept else use._replace(clock=NEVER)
         uses |= {run.uses[bit]}
     return run.tensor(grad, nodes | (bit if grad == Grad.YES else 0), may | bit, uses=uses)
 
@@ -229,9 +233,8 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
 def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.expr) -> Value:
     """Return the result of one module, located at the module's declaration."""
     span: SourceSpan = part.data.span
-    at = ast.Name(id="_", ctx=ast.Load())
-    at.lineno, at.col_offset = span.line, span.column
-    at.end_lineno, at.end_col_offset = span.end_line, span.end_column
+    ends = {"end_lineno": span.end_line, "end_col_offset": span.end_column}
+    at = ast.Name("_", ast.Load(), lineno=span.line, col_offset=span.column, **ends)
     # `span` would else take the lines of the statement that builds the chain.
     with run.within(statement=None):
         return apply(run, trial, part, Given([value], {}, at))

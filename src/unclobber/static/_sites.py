@@ -141,9 +141,8 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
             if not (held.endswith((".data", "init", ".grad")) or name == "requires_grad_" or is_new):
                 yield "method", name, base, "", 1
         case ast.Call(func=func, keywords=keywords):
-            for keyword in keywords:
-                if keyword.arg == "inplace" and getattr(keyword.value, "value", None) is True:
-                    yield "module", last_name(func), ast.unparse(node.args[0]) if node.args else "", "", 1
+            if any(k.arg == "inplace" and getattr(k.value, "value", None) is True for k in keywords):
+                yield "module", last_name(func), ast.unparse(node.args[0]) if node.args else "", "", 1
 
 
 def _is_optimizer(func: ast.Attribute, call: ast.Call) -> bool:

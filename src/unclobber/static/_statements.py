@@ -19,6 +19,7 @@ from ._writes import WriteEffect, leaves, write
 _MOST_TURNS = 6  # of a loop over modules that are known
 _ENDS = ("exit", "quit", "sys.exit", "os._exit")  # functions that don't return
 _OPPOSITE = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq()}
+_Loop = ast.For | ast.AsyncFor | ast.While
 
 
 # --- assignment --------------------------------------------------------------------------------------
@@ -107,10 +108,8 @@ def _delete(run: FileRun, node: ast.Delete, state: FlowState) -> None:
         match target:
             case ast.Name(id=name):
                 state.names.pop(name, None)
-            case ast.Subscript(
-                value=ast.Name() | ast.Attribute() as emptied, slice=ast.Slice(None, None, None)
-            ):
-                bind(run, emptied, sequence(()), state)  # `del policy.saved_log_probs[:]`
+            case ast.Subscript(value=ast.Name() | ast.Attribute() as held, slice=ast.Slice(None, None, None)):
+                bind(run, held, sequence(()), state)  # `del policy.saved_log_probs[:]`
 
 
 @follows(ast.Raise)
@@ -214,8 +213,8 @@ def _options(function: FunctionNode) -> dict[str, Value]:
     if function.name != "__init__":
         return {n: constant(value) for n, value in every.items() if not home_of(function).assigned[n]}
     times, made = home_of(function).assigned_attributes, [n for n in function.body if type(n) is ast.Assign]
-    kept = {dotted(s.value) for s in made if f"self.{dotted(s.value)}" == dotted(s.targets[0])}
-    return {f"self.{n}": constant(every[n]) for n in kept & every.keys() if times[n] == 1}
+    kept = {dotted(s.targets[0]): every[dotted(s.value)] for s in made if dotted(s.value) in every}
+    return {name: constant(value) for name, value in kept.items() if times[name.rpartition(".")[2]] == 1}
 
 
 def _by_default(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:  # if no caller sets an option
@@ -271,7 +270,7 @@ def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> Flo
 
 # --- loops -------------------------------------------------------------------------------------------
 @follows(ast.For, ast.AsyncFor, ast.While)
-def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) -> FlowState:
+def _loop(run: FileRun, node: _Loop, state: FlowState) -> FlowState:
     """Interpret a loop, and merge the states of its breaks."""
     over = PLAIN if isinstance(node, ast.While) else run.evaluate(node.iter, state)
     _freeze(run, node, over)
@@ -291,9 +290,7 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
     return run.execute(node.orelse, state)
 
 
-def _rounds(
-    run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
-) -> FlowState:
+def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowState:
     """Interpret the body twice, or once for each known module; once in the second pass of an outer loop."""
     parts = over.data.parts if over.kind == "module" else ()
     once = bool(run.again) and not parts
@@ -324,7 +321,7 @@ def _rounds(
     return state
 
 
-def _freeze(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value) -> None:
+def _freeze(run: FileRun, node: _Loop, over: Value) -> None:
     """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
     if over.data in ("parameters", "named_parameters"):
         text = "\n".join(unparsed(statement) for statement in node.body)

@@ -24,13 +24,13 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     # These functions write under no_grad, so a leaf may be written.
     if ".nn.init." in call.full:
         return call.first
-    if _is_module(call.full, call.name):
+    is_module = call.name in CONTAINERS or call.name in PASSES or call.name in torch_table().modules
+    if is_module and call.full.startswith("torch.nn.") and ".functional." not in call.full:
         return make_module(run, call.name, call.node, call.values, call.keywords)
     if ".optim." in call.full and call.name[:1].isupper():
         return _optimizer(call)
     for name in (call.name, ".".join(call.full.split(".")[-2:])):
-        known = transferred(run, "torch", name, call, state)
-        if known is not None:
+        if (known := transferred(run, "torch", name, call, state)) is not None:
             return known
     return _operation(run, call, state)
 
@@ -40,8 +40,8 @@ def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a tensor without a history: since torch 0.4 ``Variable(x)`` has none, either."""
     wanted = call.keywords.get("requires_grad", PLAIN).data
     is_leaf = wanted == Constant(True) if call.name == "Variable" else wanted != Constant(False)
-    grad = Grad.YES if is_leaf else Grad.NO
-    return run.tensor(grad, leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
+    grad, leaf = (Grad.YES, Leaf.LEAF) if is_leaf else (Grad.NO, Leaf.NO)
+    return run.tensor(grad, leaf=leaf, made=run.span(call.node))
 
 
 def _optimizer(call: FollowedCall) -> Value:
@@ -193,8 +193,3 @@ def _unknown(run: FileRun, call: FollowedCall, state: FlowState, *, functional: 
         state.sure.update(*(value.places for value in call.values if value.may_be_tensor))
     grad = Grad.NO if state.mode else max([Grad.MAYBE, *(value.grad for value in call.values)])
     return result._replace(kind="tensor", sure=True, grad=grad)
-
-
-def _is_module(full: str, last: str) -> bool:
-    named = full.startswith("torch.nn.") and last[:1].isupper() and ".functional." not in full
-    return named and (last in CONTAINERS or last in PASSES or last in torch_table().modules)

@@ -97,9 +97,7 @@ class SourceTree:
         callers = defaultdict(list)
         for file in self.files.values():
             for scope in file.scopes:
-                for line, name, _ in scope.calls:
-                    if line in scope.off:
-                        continue
+                for line, name in ((at, name) for at, name, _ in scope.calls if at not in scope.off):
                     callers[name].append((scope, line))
                     # A module is called by its name, and runs its class's `forward`.
                     for made in file.instances.get(name, ()):

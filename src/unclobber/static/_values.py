@@ -51,6 +51,9 @@ class Leaf(IntEnum):
     LEAF = 2
 
 
+NEVER = 1 << 60  # the time of a use for which no change of the parameters is too early: none was kept
+
+
 class Use(NamedTuple):
     """A computation with the parameters of a module, or with a leaf."""
 
@@ -179,9 +182,15 @@ def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
 def only_part(base: Value) -> Value | None:
     parts = base.data.parts
     made = {part.data.span if isinstance(part.data, ModuleData) else part.made or part for part in parts}
-    if len(made) > 1 and all(part.kind == "object" and part.data is parts[0].data for part in parts):
+    if len(made) > 1 and all((ends := _ends(part)) and ends == _ends(parts[0]) for part in parts):
         return renamed_part(base, 0)._replace(made=None)  # any one of its class (`s_agcn.py` of GLA-GCN)
     return renamed_part(base, 0) if len(made) == 1 else None
+
+
+def _ends(part: Value) -> Any:  # what objects of one class, or chains, have in common; None of an unknown one
+    if part.kind != "module":
+        return part.data if part.kind == "object" else None
+    return [_ends(each) for each in part.data.parts[:1] + part.data.parts[-1:]] or part.data[:2]
 
 
 def renamed_part(base: Value, at: int) -> Value:
@@ -229,7 +238,10 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
-            return a._replace(owners=_owners(a, b))
+            # Each branch may have appended to a list.
+            others = [part for part in b.data.parts if part not in a.data.parts]
+            data = a.data._replace(parts=(*a.data.parts, *others)) if a.data.kind == "ModuleList" else a.data
+            return a._replace(owners=_owners(a, b), data=data)
         return Value(name=a.name or b.name, owners=_owners(a, b))
     if a.kind == "library" and a.data != b.data:
         return None  # an activation that an argument chooses

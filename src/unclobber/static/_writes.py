@@ -148,7 +148,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
     held = [(kept, place) for place in sorted(value.places) for kept in state.kept.get(place, ())]
     # Sorted, so that every run reports the same one, whatever stands around it.
-    for kept, place in sorted(held, key=lambda pair: _first_in_source(pair[0])):
+    held.sort(key=lambda pair: (pair[0].span[:-1], pair[0].span.inner or (), *pair[0][1:3], pair[0].node))
+    for kept, place in held:
         if any((text, not holds) in kept.guards for text, holds in state.guards):
             continue  # the save is in the other branch of the same condition
         bound = [state.bound_if.get(guard, {}).get(blamed.name.partition("[")[0]) for guard in kept.guards]
@@ -158,9 +159,9 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         is_same = is_here and kept.places == value.places and kept.operation not in RECURRENT
         if len(kept.places) > 1 and not is_same:
             kept = kept._replace(grad=min(kept.grad, Grad.MAYBE))  # another was saved, or a packed sequence
-        # Each result of a loop is kept by the same line, whichever of them is written.
-        spans = [{other.span for other in state.kept.get(each, ())} for each in value.places]
-        is_weak = any(kept.span not in of_place for of_place in spans) or _is_weak(kept, blamed)
+        # Each result of a loop is kept by an operation of the same kind, whichever of them is written.
+        kinds = [{other[1:3] for other in state.kept.get(each, ())} for each in value.places]
+        is_weak = any(kept[1:3] not in of_place for of_place in kinds) or _is_weak(kept, blamed)
         confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
         is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
@@ -188,10 +189,6 @@ def _is_activation(run: FileRun, made: WriteEffect) -> bool:
     # `ReLU` in place mostly follows a norm, which doesn't save what it returns.
     is_written = "inplace" not in made.how or made.value.given
     return is_written and made.how not in _OVERWRITE and not _NO_ACTIVATION.search(name)
-
-
-def _first_in_source(kept: SaveEffect) -> tuple[object, ...]:
-    return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role, kept.grad, kept.node
 
 
 def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
@@ -352,6 +349,9 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
             apart = any((text, not holds) in use.guards for text, holds in step.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
                 hidden = (use in maybe) + (not step.guards <= state.guards) + max(0, use.quiet - state.quiet)
+                # What isn't followed may have used other parts than the stepped ones (`train.py` of h3lio5).
+                inner = [name for name in step.owners if name.startswith(f"{use.owner}.")]
+                hidden += len(inner) == len(step.owners) and not inner[0].endswith((".weight", ".bias"))
                 suspicion = Suspicion(step.rule, step.confidence - less - hidden, step.span, use.span, needed)
                 carried = "carried" if run.round[2] < use.clock <= run.round[0] else ""
                 run.suspect(state, suspicion._replace(name=use.owner, more=carried))
@@ -375,6 +375,4 @@ def _concerned(owners: frozenset[str], reached: frozenset[str]) -> frozenset[str
 
 
 def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round
-    return any(
-        owner == known or owner.startswith(f"{known}.") or known.startswith(f"{owner}.") for known in owners
-    )
+    return any(f"{owner}.".startswith(f"{known}.") or f"{known}.".startswith(f"{owner}.") for known in owners)
