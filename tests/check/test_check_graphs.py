@@ -882,3 +882,42 @@ def test_a_weight_is_kept_for_an_input_with_a_graph_alone(given, expected):
         second.backward()
     """
     assert [text for *_, text in found_in(body)] == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"), [("self.keys", ["self.keys[:2] = k"]), ("self.keys.clone()", [])]
+)
+def test_a_bank_of_keys_that_is_updated_after_the_product(read, expected):
+    """Whether the queries need a gradient isn't known: an unread network made them (``MoCo_loss.py``)."""
+    body = f"""
+    class Contrast(nn.Module):
+        def __init__(self, make):
+            super().__init__()
+            self.net = make()
+            self.register_buffer("keys", torch.randn(8, 4))
+        @torch.no_grad()
+        def enqueue(self, k):
+            self.keys[:2] = k
+        def forward(self, x, k):
+            logits = torch.mm(self.net(x), {read}.t())
+            self.enqueue(k)
+            return logits
+    """
+    assert [text for *_, text in found_in(body)] == expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [
+    ("u", ["inner += net(inner)"]), ("u.detach()", []), ("torch.ones(3)", [])
+])  # fmt: skip
+def test_a_view_that_is_written_by_its_name(end, expected):
+    """Its base has the history of what is written, too: a solver's ``inner = u[1:-1]; inner += ...``."""
+    body = f"""
+    net = nn.Sequential(nn.Linear(3, 3), nn.Sigmoid(), nn.Linear(3, 3))
+    def step(x):
+        u = torch.zeros(5) + x
+        inner = u[1:-1]
+        inner += net(inner)
+        return ({end}).sum()
+    step(torch.ones(5)).backward()
+    """
+    assert [text for *_, text in found_in(body)] == expected

@@ -117,6 +117,5 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
 
 
 def _renamed(value: Value, owner: str) -> Value:  # after that object instead of `self`
-    names = (value.name, *value.owners)
-    name, *owners = (owner + name[4:] if name.startswith("self") else name for name in names)
+    name, *owners = (owner + n[4:] if n.startswith("self") else n for n in (value.name, *value.owners))
     return value._replace(name=name, owners=frozenset(owners))

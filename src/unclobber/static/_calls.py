@@ -219,8 +219,7 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("builtin", "dict")
 def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    made = sequence(tuple(call.keywords.values()), tuple(call.keywords) or "dict")
-    return None if call.values else made
+    return None if call.values else sequence(tuple(call.keywords.values()), tuple(call.keywords) or "dict")
 
 
 @transfers("builtin", "zip enumerate")

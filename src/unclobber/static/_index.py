@@ -128,16 +128,14 @@ class FileIndex:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
         calls, defined = [call for call in self.calls if call[0] != call[1]], self._defined  # no recursion
         unrecorded: set[str] = set()
-        while True:
-            more = {
-                name
-                for name in {called for called, _, _ in calls} & defined.keys() - unrecorded
-                if defined[name] == 1
-                and all(off or caller in unrecorded for called, caller, off in calls if called == name)
-            }
-            if not more:
-                return frozenset(unrecorded)
+        while more := {
+            name
+            for name in {called for called, _, _ in calls} & defined.keys() - unrecorded
+            if defined[name] == 1
+            and all(off or caller in unrecorded for called, caller, off in calls if called == name)
+        }:
             unrecorded |= more
+        return frozenset(unrecorded)
 
 
 @lru_cache(maxsize=64)

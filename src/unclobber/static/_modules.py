@@ -146,8 +146,8 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
     if first.may_be_tensor and data.kind not in RECURRENT:
         state.sure.update(*(value.places for value in (values if facts.others else [first])))
     # A frozen product saves its weight alone: tests/programs/allowed/frozen_layer_input_overwritten.py.
-    is_product = facts.parameters and data.kind.startswith(("Linear", "Conv"))
-    keeps_input = bool(facts.input) and not (is_product and not trained)
+    is_product = data.kind.startswith(("Linear", "Conv"))
+    keeps_input = bool(facts.input) and (trained or not is_product)
     # Nor is the weight, if the input needs no gradient (`loss.py` of nonparaSeq2seqVC).
     keeps_weight = facts.parameters and not (is_product and first.grad == Grad.NO)
     bit = run.new_node() if (keeps_input or facts.result) and grad else 0

@@ -129,7 +129,6 @@ def _operation(node: str) -> str:
 
 def _frames(text: str) -> tuple[PastedFrame, ...]:
     """Return the frames in a text, as the interpreter, pytest and notebooks print them."""
-    matches = (match.groupdict() for match in _FRAME.finditer(text))
     frames = tuple(
         PastedFrame(
             (each["path"] or each["pytest"] or each["cell"]).replace("\\", "/"),
@@ -137,7 +136,7 @@ def _frames(text: str) -> tuple[PastedFrame, ...]:
             each["function"] or each["within"] or each["called"] or "",
             (each["source"] or each["code"] or "").strip(),
         )
-        for each in matches
+        for each in map(re.Match.groupdict, _FRAME.finditer(text))
     )
     # Debuggers print the innermost frame first.
     is_turned = len(frames) > 1 and frames[-1].function == "<module>" != frames[0].function

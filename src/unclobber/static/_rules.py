@@ -202,11 +202,10 @@ class Suspicion(NamedTuple):
         if self.rule is CheckRule.STEP:
             return False  # the networks and optimizers are the caller's
         # What is saved behind the write was saved by an earlier call: a noise buffer of a layer.
-        within = False
         if write and saved and write.inner and saved.inner and write[:4] == saved[:4]:
-            within = write.inner[1:3] >= saved.inner[1:3]
+            return self.needed is None or write.inner[1:3] >= saved.inner[1:3]
         spans = (write, saved, self.needed, self.freed)
-        return within or all(span is None or span.inner for span in spans)
+        return all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
         is_usual = self.needed is not None or not self.is_weak

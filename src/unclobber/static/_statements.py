@@ -87,9 +87,8 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     if not current.sure and value.sure and not current.places & state.sure:
         # The target may have been a number so far: `total += loss`.
         result = result._replace(places=run.new_place(), kind="tensor", sure=True)
-    if is_part:
-        rebind_view(run, holder, result, state)
-    else:
+    rebind_view(run, holder, result, state)  # for all that share the memory
+    if not is_part:
         bind(run, target, result._replace(leaf=current.leaf), state)
 
 

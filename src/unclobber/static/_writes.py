@@ -27,6 +27,7 @@ _NO_ACTIVATION = re.compile(
 """Names of numbers, of sums of losses, and of what no gradient flows through."""
 _NO_NETWORK = re.compile(r"reset|update|collate|clip|coords|nms|process|__|vis|simple_test|coalesced", re.I)
 """Names of functions of which no network or loss consists."""
+_PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "einsum"})
 _OVERWRITE = frozenset({"zero_", "fill_", "normal_", "uniform_", "|=", "&=", "%=", "//="})
 _SHIFTED = re.compile(
     r"(.*)\[(\d+):\]=\1\[:-\2\]|"
@@ -164,6 +165,9 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         is_weak = any(kept[1:3] not in of_place for of_place in kinds) or _is_weak(kept, blamed)
         confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
+        # A bank of keys is updated behind its product with the queries (`MoCo_loss.py` of FingerRec).
+        if trained and state.mode and alone and kept.operation in _PRODUCTS and kept.role != "result":
+            confidence, is_weak = HIGH, False
         is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
         if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
             continue  # `ReLU` in place mostly follows a norm, and a sum a convolution
