@@ -921,3 +921,16 @@ def test_a_view_that_is_written_by_its_name(end, expected):
     step(torch.ones(5)).backward()
     """
     assert [text for *_, text in found_in(body)] == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, []), (2, ["h[0] = (before @ w)[0]"])])
+def test_a_loop_of_a_single_turn(count, expected):
+    """Whether a name or the loop says it: nothing reads what a turn before wrote."""
+    body = f"""
+    w, h, n = torch.randn(3, 3, requires_grad=True), torch.zeros(1, 3), {count}
+    for i in range(n):
+        before = h if i > 0 else torch.ones(1, 3)
+        h[0] = (before @ w)[0]
+    h.sum().backward()
+    """
+    assert [text for *_, text in found_in(body)] == expected

@@ -235,7 +235,8 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("builtin", "range")
 def _range(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     from_0 = len(call.values) == 1 or call.first.data == Constant(0)
-    return sequence((TURN if from_0 else TURN._replace(data="number"),), "list")
+    is_single = len(call.values) == 1 and call.first.data == Constant(1)
+    return sequence((TURN if from_0 else TURN._replace(data="number"),), "tuple" if is_single else "list")
 
 
 @transfers("builtin", "map")

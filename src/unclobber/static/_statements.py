@@ -87,7 +87,9 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     if not current.sure and value.sure and not current.places & state.sure:
         # The target may have been a number so far: `total += loss`.
         result = result._replace(places=run.new_place(), kind="tensor", sure=True)
-    rebind_view(run, holder, result, state)  # for all that share the memory
+    # Others may share the memory: `inner = u[1:-1]; inner += ...` of a solver.
+    if is_part or [held.places for held in state.names.values()].count(result.places) > 1:
+        rebind_view(run, holder, result, state)
     if not is_part:
         bind(run, target, result._replace(leaf=current.leaf), state)
 
@@ -293,7 +295,7 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
     """Interpret the body twice, or once for each known module; once in the second pass of an outer loop."""
     parts = over.data.parts if over.kind == "module" else ()
     once = bool(run.again) and not parts
-    once |= not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
+    once |= over.data == "tuple" and len(over.items) == 1
     start = run.clock
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
