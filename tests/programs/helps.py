@@ -288,9 +288,9 @@ HELPED = [
     Helped("a gradient changed by a hook", W + "def triple(grad):\n    return grad.mul_(3)\nq, p = w * 2, w * 1\n"
            "p.register_hook(triple)\ntotal = q + p\n(total * total).sum().backward()\n",
            {Help.NEW_GRADIENT: "grad.mul_(3) => grad * 3"}),
-    Helped("a gradient changed by a hook, in a copy", W + "def triple(grad):\n    return grad.mul_(3)\nq, p = w * 2, w * 1\n"
+    Helped("a gradient changed by a hook, in a copy", W + "def triple(grad):\n    grad.mul_(3)\nq, p = w * 2, w * 1\n"
            "p.register_hook(triple)\ntotal = q + p\n(total * total).sum().backward()\n",
-           {Help.NEW_GRADIENT: "grad.mul_(3) => grad.clone().mul_(3)"}),
+           {Help.NEW_GRADIENT: "grad.mul_(3) => return grad.clone().mul_(3)"}),
     Helped("an old copy", AUTOCAST,
            {Help.END_REGION: "opt.step()\n    net => pass\nopt.step()\nwith torch.autocast('cpu'):\n    net",
             Help.EMPTY_CACHE: "opt.step() => opt.step(); torch.clear_autocast_cache()"}),
@@ -384,8 +384,7 @@ HELPED = [
            {Help.NEW_FOR_VIEW: "part *= 2 => part = part * 2",
             Help.INDEX_VIEWS: "for part in h: => for i in range(4):\n    part = h[i]"}),
     Helped("a loop's view, written alone", W + "h = w * 1\nfor part in h:\n    part *= 2\nh.exp().sum().backward()\n",
-           {Help.NEW_TENSOR_USED: "for part in h:\n    part *= 2\n => h = torch.stack([part * 2 for part in h])\n",
-            Help.INDEX_VIEWS: "for part in h: => for i in range(4):\n    part = h[i]"}),
+           {Help.INDEX_VIEWS: "for part in h: => for i in range(4):\n    part = h[i]"}),
     Helped("a start value", "w = nn.Parameter(torch.ones(4))\na, b = w.chunk(2)\nb.fill_(3)\nw.exp().sum().backward()\n",
            {Help.START_VALUES: "a, b = w.chunk(2)\nb.fill => with torch.no_grad():\n    a, b = w.chunk(2)\n    b.fill",
             Help.NEW_MEMORY: "b.fill_(3) => b = torch.full((2,), 3.0) ;; w.exp() => torch.cat([a, b]).exp()",

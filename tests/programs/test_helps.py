@@ -31,7 +31,7 @@ ONCE = {"UC102/library_op_hides_mutation"}
 """A process can register its operators only once."""
 COMMANDS = "unclobber run`", "unclobber fix "
 """Helps that name a command; its own tests run it."""
-SAYS = re.compile("gradient|no_grad|new values|old ones|keeps its values")
+SAYS = re.compile("gradient|no_grad|new values|old ones|keeps? its values")
 """What a help has in it that changes gradients."""
 
 Gradients = dict[str, torch.Tensor]

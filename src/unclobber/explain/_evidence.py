@@ -104,6 +104,10 @@ class RefusalEvidence:
     saver: Save | None = None  # the operation that was about to save the tensor, if torch refused the save
     out_of_place: str | None = None
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
+    read_through: bool = False
+    """Whether the refused statement hands what it writes to nothing, and no name keeps it: what it is a view
+    of is read instead."""
+    saved_at: Site | None = None  # the first line that saved the written memory for a backward to come
     parameter: bool = False
     """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
     carries_gradient: bool = False

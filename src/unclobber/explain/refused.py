@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from ..model import CODES, Need, Save, Write
+from ..model import CODES, Need, Save, Site, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
-from ..syntax import ATOMS, OPERATORS, last_name, torch_table
+from ..syntax import ATOMS, OPERATORS, is_in_place, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
@@ -81,7 +81,7 @@ class _Refused:
         self.inner = live_frames[0].at.located() if live_frames else None
         """The innermost expression, a library's or the user's."""
         self.values = LiveValues(live_frames)
-        self.view_writes = session.ledger.view_writes
+        self.ledger = session.ledger
 
     def evidence(self) -> RefusalEvidence:
         """Return the evidence: the operation, the tensor's origin, and statements that torch would allow."""
@@ -121,6 +121,8 @@ class _Refused:
             module_hook=module_hook,
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
             out_of_place=self._out_of_place(target),
+            read_through=self._is_read_through(target),
+            saved_at=self._saved_at(written),
             parameter=isinstance(tensor, torch.nn.Parameter),
             carries_gradient=not isinstance(leaf, torch.nn.Parameter) and self._carries_gradient(target),
             expanded=_is_expanded(target),
@@ -138,7 +140,7 @@ class _Refused:
         is_flat = parameter is not None and compat.tensors.is_flat(parameter._base)
         owner = ProgramNames(self.frames).owner(parameter) if parameter is not None and is_flat else None
         name = None if owner is None else owner[0]
-        wrote = None if parameter is None else self.view_writes.last(parameter)
+        wrote = None if parameter is None else self.ledger.view_writes.last(parameter)
         site = None if wrote is None else resolve(wrote.stack)
         forward = None if owner is None else code_of(type(owner[1]).forward)
         return RefusalEvidence(
@@ -247,6 +249,25 @@ class _Refused:
             return made
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
+
+    def _is_read_through(self, target: WriteTarget) -> bool:
+        """Return whether only another tensor of the same memory shows what is written: the statement hands
+        its value to nothing, and no name keeps it."""
+        located = self.located
+        if located is None or target.node is None:
+            return False
+        statement, last = located.statement, getattr(located.statement, "value", None)
+        while isinstance(last, ast.Call) and last is not located.node and is_in_place(last_name(last.func)):
+            last = getattr(last.func, "value", None)
+        chained = isinstance(statement, ast.Expr) and last is located.node is not statement.value
+        whole = statement is located.node or (isinstance(statement, ast.Expr) and last is located.node)
+        return chained or (whole and self._is_lost(target.node, statement, located.source))
+
+    def _saved_at(self, tensor: torch.Tensor | None) -> Site | None:
+        key = compat.tensors.storage_key_or_none
+        same = (kept for kept in self.ledger.saves() if tensor is not None and key(kept.alias) == key(tensor))
+        first = next(same, None)
+        return None if first is None else resolve(first.stack)
 
     def _carries_gradient(self, target: WriteTarget) -> bool:
         """Return whether the statement reads what a gradient is to flow to, besides the tensor that it

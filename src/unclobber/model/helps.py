@@ -52,7 +52,10 @@ class Help(Enum):
         "enter `unclobber.guard()` before the forward pass to have the gradient of the program as it is, or "
         "`unclobber.watch()` to see which lines saved and wrote it"
     )
-    LATER = "write after the backward that needs the old values, or clone the tensor before it is saved"
+    LATER = (
+        "clone the tensor before it is saved, or, if nothing reads the new values before, write after the "
+        "backward that needs the old ones"
+    )
     ONE_MODE = (
         "call backward before the module is put into another mode, or do both forwards in one mode "
         "(the gradients are then those of that mode)"
@@ -76,7 +79,8 @@ class Help(Enum):
         "call torch.clear_autocast_cache() after {write}, or enter autocast with cache_enabled=False"
     )
     NEW_GRADIENT = (
-        "return a new tensor instead of writing to the one that came in, or write to its `.clone()`"
+        "return a new tensor instead of writing to the one that came in, or write to its `.clone()` and "
+        "return that"
     )
     STEP_AFTER_CHECKPOINT = "call {step} after the backward through the checkpoint"
     AFTER_CHECKPOINT = "write after the backward, or into a new tensor"
@@ -106,7 +110,7 @@ class Help(Enum):
         "`with torch.no_grad():`"
     )
     NEW_TENSOR = "make a new tensor"
-    NEW_FOR_VIEW = "make a new tensor (what it is a view of keeps its values)"
+    NEW_FOR_VIEW = "make a new tensor, if what it is a view of may keep its values"
     NEW_TENSOR_USED = "make a new tensor, and use it in place of the old one"
     RESULT = "where gradients are to flow, use the result of the out-of-place operation"
     RESULT_ALONE = "where gradients are to flow, use the out-of-place operation"
@@ -130,12 +134,13 @@ class Help(Enum):
         "flow: `lambda module, args, output: output.clone()`"
     )
     INDEX_VIEWS = (
-        "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
+        "or take one view at a time: `x[i]` instead of unbind or a loop over `x`, which is then written itself"
     )
     NARROW_VIEWS = (
-        "or take one view at a time, which may be written: `x.narrow(dim, start, length)` or `x[..., a:b]`"
+        "or take one view at a time: `x.narrow(dim, start, length)` or `x[..., a:b]` of an `x`, which is then "
+        "written itself"
     )
-    COPY_OF_VIEW = "or write into a copy: clone the view before writing to it"
+    COPY_OF_VIEW = "or write into a copy, if what it is a view of may keep its values: clone the view first"
     VIEW_OUTSIDE = "make the view outside of the {off} block, if gradients are to flow through the write"
     WRITE_INSIDE = "or write inside a `with torch.no_grad():` block, if they are not"
     COPY_OF_RETURNED = "write into a copy: clone what {function} returns before writing to it"

@@ -26,13 +26,12 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
     Example:
         >>> from unclobber.model import Finding
         >>> print(ahead_to_text([Finding("UC101", "`gate` was overwritten")]))
-        once that is cured, the same backward is refused for another overwritten tensor:
+        the same backward would have refused this, too:
           an unknown line  `gate` was overwritten
     """
     if not findings:
         return ""
-    many = f"{len(findings)} more overwritten tensors" if len(findings) > 1 else "another overwritten tensor"
-    lines = [f"once that is cured, the same backward is refused for {many}:"]
+    lines = [f"the same backward would have refused {'these' if len(findings) > 1 else 'this'}, too:"]
     shown = findings[:_MOST]
     places = [clean(place(offending(finding))) for finding in shown]
     column = 2 + min(max(map(cells, places)), _WIDEST_PLACE) + 2
@@ -40,7 +39,7 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
     fixes = [fix for finding in after for fix in finding.fixes[:1]]
     for where, finding in zip(places, shown, strict=True):
         site = None if finding.saved is None else finding.saved.site
-        said = wrap(finding.message + (f", saved at {place(site)}" if site else ""), room)
+        said = wrap(finding.message + (f", in {place(site)}" if site else ""), room)
         said += [line for fix in finding.fixes[:1] for line in _help(fix, fixes, room)]
         fixes += finding.fixes[:1]
         head = f"  {where}"
@@ -57,6 +56,9 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
 def _help(fix: Fix, before: Sequence[Fix], room: int) -> Iterator[str]:
     """Yield the lines of one finding's help, but no advice in words that stands before it already."""
     if fix.guard or (not fix.edits and fix in before):
+        return
+    if fix.edits and any(fix.edits == other.edits for other in before):
+        yield "help: the same edit as above"
         return
     title, code = fix.title, fix.code
     if code and fix.edits and (whole := _together([*before, fix])):

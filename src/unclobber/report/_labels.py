@@ -48,7 +48,7 @@ def _of_save(finding: Finding, save: Save) -> str:
         what = f"{name or 'a tensor'} {what}"
     text = f"{save.called} saved {what} here" if save.called else f"{what} was saved here"
     if save.of > 1:
-        text += ", " + words.solid(f"the {words.ordinal(save.nth)} version of it saved here")
+        text += ", " + words.solid(f"the {words.ordinal(save.nth)} version of this memory saved here")
     why = save.why_words or save.why
     return f"{text}: {words.solid(why)}" if why else text
 

@@ -28,7 +28,7 @@ def notes(finding: Finding) -> list[str]:
     if where := in_processes(finding.processes):
         texts.append(f"found {where}")
     if finding.ahead:
-        texts.append("backward was refused for another tensor before it came to this one")
+        texts.append("backward was refused before it came to this one")
     if finding.times > 1 + len(finding.also) and not finding.ahead:
         texts.append(occurrences(finding))
     if finding.harmless:
@@ -60,7 +60,7 @@ def in_lines(finding: Finding, note: str, advice: str, *places: str) -> str:
 
 def occurrences(finding: Finding) -> str:  # `found 100 times, first by the 1st backward`
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
-    by = f" by {words.plural(1 + len(finding.also), 'tensor')}" if finding.also else ""
+    by = f" for {words.plural(1 + len(finding.also), 'tensor')}" if finding.also else ""
     return f"found {words.plural(finding.times, 'time')}{by}{first}"
 
 

@@ -1,6 +1,6 @@
 # theme: what is written
 # says: `c` is one of several views
-# advice: c + 1
+# advice: none
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 # theme: what is written
-# says: `b` is one of several views
+# says: `b` is a view of one of several views
 # advice: none
 
 import torch

@@ -1,6 +1,6 @@
 # theme: what is written
 # says: `c` is one of several views
-# advice: c.exp()
+# advice: none
 
 import torch
 from torch import nn

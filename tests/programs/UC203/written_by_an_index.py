@@ -1,5 +1,5 @@
 # theme: what is written
-# says: `b[0]` is one of several views
+# says: `b[0]` is a view of one of several views
 # advice: none
 
 import torch

@@ -1,6 +1,6 @@
 # theme: what is written
 # says: `b` is one of several views
-# advice: b.neg()
+# advice: none
 
 import torch
 from torch import nn

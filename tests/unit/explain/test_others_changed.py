@@ -86,7 +86,7 @@ def test_another_turn_of_the_same_lines():
             program(masks)
         finding = caught.value.finding
         assert finding.harmless is kept
-        assert ("was written to without a change" in finding.message) is kept
+        assert ("was written to, but not changed" in finding.message) is kept
         assert bool(note_of(finding)) is not kept
         assert "was overwritten" not in finding.message  # what this turn saved was not
         assert "overwritten here" not in str(caught.value)

@@ -257,4 +257,19 @@ def test_the_maker_by_torchs_own_message(node, by, advice):
     )
     finding = judge_refusal(unknown)
     assert f"several views that {by} returned" in finding.message
-    assert advice in finding.fixes[1].title
+    assert advice in finding.fixes[-1].title
+
+
+def test_a_view_of_one_of_the_views():
+    """torch names the node of what is written, which indexing made of one of them."""
+    message = "Output 0 of SliceBackward0 is a view and is being modified inplace."
+    sliced = replace(evidence("UC203", how="unbind"), torch_message=message)
+    assert "`x` is a view of one of several views that `unbind` returned" in judge_refusal(sliced).message
+
+
+def test_what_is_read_through_another_tensor_is_not_to_be_made_anew():
+    """In `for row in x: row /= 2` a new row would leave `x` as it is, without an error."""
+    facts = {"out_of_place": "x / 2", "saved_at": site(3, "w.exp()")}
+    finding = judge_refusal(evidence("UC203", how="iteration", read_through=True, **facts))
+    assert [fix.title.split(":")[0] for fix in finding.fixes] == ["take one view at a time"]
+    assert "saved for backward, too (line 3: `w.exp()`)" in finding.notes[-1]

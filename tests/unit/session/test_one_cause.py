@@ -51,7 +51,7 @@ def test_one_step_is_one_finding():
         assert sorted(save.name for save in (one.saved, *one.also)) == WEIGHTS
         assert not any("more tensor" in note for note in notes(one))  # the optimizer's note names them
     assert "1 more finding" not in str(info.value)
-    assert "once that is cured" not in str(info.value)
+    assert "would have refused" not in str(info.value)
     (written,) = to_json(session.report())["findings"]
     assert sorted(save["name"] for save in [written["saved"], *written["also"]]) == WEIGHTS
 

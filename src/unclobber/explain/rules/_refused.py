@@ -117,11 +117,10 @@ def out_of_place(evidence: RefusalEvidence, otherwise: Help = Help.OUT_OF_PLACE)
     made = evidence.out_of_place
     if made and (evidence.parameter or (evidence.code == "UC201" and evidence.module_hook is None)):
         return Help.RESULT.fix(made.partition(" = ")[2] or made)
-    if made and " = " not in made:
-        return Help.NEW_TENSOR_USED.fix(made)
     if made:
+        plain = Help.NEW_TENSOR if " = " in made else Help.NEW_TENSOR_USED
         reaches_another = evidence.code in _OF_VIEWS and evidence.module_hook is None
-        return (Help.NEW_FOR_VIEW if reaches_another else Help.NEW_TENSOR).fix(made)
+        return (Help.NEW_FOR_VIEW if reaches_another else plain).fix(made)
     # A clone can't be put into the `forward` of nn.ReLU, so the fix is at its construction
     # (test_a_library_that_writes_is_told_at_its_construction in tests/unit/explain/test_refusal_rules.py).
     if by_module(evidence):

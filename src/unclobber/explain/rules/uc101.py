@@ -134,11 +134,14 @@ def judge_frozen(save: Save, write: Write) -> Finding:  # the program itself has
 
 def _kept(evidence: Evidence) -> str:
     touched = sum(write.count for write in evidence.overwriting)
-    same = "and holds the saved values again" if touched > 1 else "without a change to any value this time"
     if touched:
-        return f"was written to {same}"
+        return f"was written to, but {'holds the same values' if touched > 1 else 'not changed'},"
     shared = "version counter" if all(write.reached == "other" for write in evidence.writes) else "storage"
-    return f"shares its {shared} with memory that was written"
+    if not all(write.shape_only for write in evidence.writes):
+        return f"shares its {shared} with memory that was written"
+    own = all(write.expression == evidence.save.expression is not None for write in evidence.writes)
+    changed = "was changed in shape or strides, in no value,"
+    return changed if own else f"shares its {shared} with a tensor that {changed}"
 
 
 def _spared(as_saved: bool, at_times: bool) -> str:

@@ -13,14 +13,18 @@ from .._evidence import RefusalEvidence
 from . import uc205
 from ._refused import finding, operation, out_of_place
 from ._wording import Wording
+from ._words import place
 
 WORDING = Wording(
-    "{view} is one of several views that {by} returned, and {operation} writes to it in place",
+    "{view} is {one} of several views that {by} returned, and {operation} writes to it in place",
     {
-        "write": "one of them is written in place here ({operation})",
+        "write": "{one} of them is written in place here ({operation})",
         "saved": "{by} made several views of one tensor here",
     },
-    ("all of these views share one backward node, which can't record a write to one of them",),
+    (
+        "all of these views share one backward node, which can't record a write to one of them",
+        "this memory is saved for backward, too ({saved_at}): once written, it is refused there (UC101)",
+    ),
 )
 
 
@@ -34,16 +38,28 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # (test_the_maker_by_torchs_own_message in tests/unit/explain/test_refusal_rules.py).
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
     by_index = Help.INDEX_VIEWS if made in ("unbind", "unbinding", "iteration") else Help.NARROW_VIEWS
-    fixes: tuple[Fix, ...] = (out_of_place(evidence), (by_index if made else Help.COPY_OF_VIEW).fix())
+    fixes: tuple[Fix, ...] = ((by_index if made else Help.COPY_OF_VIEW).fix(),)
+    # A new tensor would leave `x` as it was in `for row in x: row /= 2`, which reads `x` afterwards
+    # (written_a_loop_s_variable.py and written_in_a_chain.py in tests/programs/UC203).
+    if not evidence.read_through:
+        fixes = tuple(dict.fromkeys((out_of_place(evidence, Help.COPY_OF_VIEW), *fixes)))
     # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
     starts = operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_")
     if starts and not evidence.carries_gradient:
         fixes = (Help.START_VALUES.fix(), *fixes)
-    return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"))
+    # torch names the node of what is written: `Slice` of `q[..., ::2]`, where `q` is one of them.
+    one = "a view of one" if (_node(evidence) or "").rstrip("123456789") in _VIEWS else "one"
+    saved_at = None if evidence.saved_at is None else place(evidence.saved_at, (evidence.made,))
+    return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"), one=one, saved_at=saved_at)
 
 
 _MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}
 """The maker in words, by its node's name alone: ``chunk`` is a split, a loop unbinds."""
+_VIEWS = (
+    "Select", "Slice", "View", "ReshapeAlias", "AsStrided", "Alias", "Transpose", "T", "Permute", "Squeeze",
+    "Unsqueeze", "Expand", "Diagonal", "Unfold",
+)  # fmt: skip
+"""Nodes of operations that return one view, as in `a, b = h.chunk(2)` and then `a[0] = 1`."""
 _BY = {
     None: "one call",
     "iteration": "iterating over a tensor",
