@@ -54,6 +54,13 @@ def test_each_finding_has_its_own(tmp_path):
     assert all(any(fix.edits for fix in finding.fixes) for finding in found)
 
 
+def test_the_call_that_wrote(tmp_path):
+    """Of two in one statement, one of which did not run."""
+    ways = "x = w.exp()\ny = x.mul_(2) if x.sum() < 0 else x.div_(2)\n(y + x).sum().backward()\n"
+    path = tmp_path / "script.py"
+    assert candidate(reported(path, HEAD + ways), path).code.endswith("else (x := x.div(2))")
+
+
 def test_windows_line_ends_stay(tmp_path):
     """No carriage return is lost, and none is part of a line's text."""
     path = tmp_path / "script.py"

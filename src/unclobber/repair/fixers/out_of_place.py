@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import takewhile
 
-from ...model import Finding
+from ...model import Finding, Site
 from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, flat, is_place, method_call, walk
@@ -29,7 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, name, shared in bound(source, statement):
             yield Candidate(f"bind `{name}` to the new values", {path: text}, guess=True, shared_name=shared)
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
-        for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
+        for text, target, is_shared in rewrites(source, statement, write.site, keep_dtype=narrow):
             if finding.code == "UC209" and write.operation in torch_table().overwrites_all:
                 continue  # what is filled in its place would have no batch, either
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
@@ -53,17 +54,18 @@ def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
 
 
 def rewrites(
-    source: Source, statement: ast.AST, *, keep_dtype: bool = False
+    source: Source, statement: ast.AST, site: Site | None = None, *, keep_dtype: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield new texts of the file, the name that is bound to the result (empty if none is), and whether other
     holders of its tensor may exist.
 
     Args:
+        site: The expression that wrote.
         keep_dtype: Whether to also yield the result converted to the old tensor's dtype.
     """
     written = written_by(statement, source)
     if written is None:
-        yield from _inside(source, statement)
+        yield from _inside(source, statement, site)
         return
     value, target = written
     parts = list(flat(target))
@@ -76,11 +78,14 @@ def rewrites(
         yield source.replaced({statement: f"{name} = {whole}.to({name}.dtype)"}), name, is_shared
 
 
-def _inside(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:
-    """Yield in-place calls in a statement out of place: each chain, ``inplace=True`` and ``out=``."""
+def _inside(source: Source, statement: ast.AST, site: Site | None) -> Iterator[tuple[str, str, bool]]:
+    """Yield in-place calls in a statement out of place: each chain, ``inplace=True`` and ``out=``; first the
+    one that wrote, as only one does in ``x.mul_(2) if large else x.div_(2)``."""
     done: set[ast.AST] = set()
-    for node in walk(statement):
-        if isinstance(node, ast.Call) and node not in done and (written := in_place(node, source)):
+    at = -1 if site is None else source.at(site.line, site.column)
+    calls = [node for node in walk(statement) if isinstance(node, ast.Call)]
+    for node in sorted(calls, key=lambda call: not source.start(call) <= at < source.end(call)):
+        if node not in done and (written := in_place(node, source)):
             # The inner calls of a chain are written with the outer one.
             inner: ast.expr | None = node
             while inner is not None and (inner := receiver(inner, source)) is not None:
@@ -128,9 +133,5 @@ def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, na
 
 
 def _in_own_scope(source: Source, node: ast.AST, statement: ast.AST) -> bool:
-    for above in source.all_above(node):
-        if isinstance(above, ast.Lambda | Comprehension):
-            return True
-        if above is statement:
-            return False
-    return False
+    above = takewhile(lambda above: above is not statement, source.all_above(node))
+    return any(isinstance(part, ast.Lambda | Comprehension) for part in above)
