@@ -47,6 +47,21 @@ def test_every_overwritten_tensor_of_the_graph():
     assert all(f.torch_message for f in findings)
 
 
+def test_both_operands_are_told():
+    """Both that one call saved and one line wrote, each with its edit; a tensor that it saved twice, once."""
+    x = torch.ones(1, requires_grad=True)
+
+    def program(apart):
+        r = x * torch.ones(3)
+        low = torch.minimum(r[0], r[1]) if apart else r[0] * r[0]
+        r[:] = 1
+        (low + r.sum()).backward()
+
+    for apart, names in ((True, ["r[1]", "r[0]"]), (False, ["r[0]"])):
+        findings, _ = told(functools.partial(program, apart))
+        assert [finding.saved.expression for finding in findings] == names
+
+
 def test_other_graphs_are_not_its_own():
     """What another loss needs is that loss's backward to refuse."""
     x, w, v = leaves()

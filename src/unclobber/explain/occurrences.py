@@ -79,7 +79,10 @@ class Occurrence:
             # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
             actor = None if last is None or last.actor is None else last.actor()
             saved = None if isinstance(actor, torch.optim.Optimizer) else user_place(state.saved.stack)
-            return refused, saved, user_place(() if last is None else last.stack)
+            # Each operand that a line of the program's own overwrote has an edit of its own
+            # (test_both_operands_are_told).
+            operand = reads.operand_of(node, state.saved) if actor is None else None
+            return refused, saved, operand, user_place(() if last is None else last.stack)
 
         def tensor() -> Any:  # the line that saved it, its shape and, for a leaf, its memory
             saved = state.saved

@@ -16,7 +16,7 @@ import torch
 from ..model import or_default
 from ..observe.hooks import backward_calls, saves
 from ..observe.hooks import kernels as _writes_table
-from ..observe.record import Ledger, SavedTensor
+from ..observe.record import Ledger, SavedTensor, same_memory
 from ..source import Stack
 from ..syntax import torch_table
 from ..torch_internals import compat
@@ -98,6 +98,13 @@ def is_scratch(saved: SavedTensor) -> bool:
 def role_of(node: Any, saved: SavedTensor) -> str | None:
     """Return the node's own name for ``saved``; None outside of a node or if inner hooks hide it."""
     return next((role for role, kept in kept_by(node) if kept is saved), None)
+
+
+def operand_of(node: Any, saved: SavedTensor) -> str | None:
+    """Return the node's first name for the tensor, `self` of both factors of ``x * x``; None for a list's."""
+    node = compat.graph.current_node() if node is None else node
+    same = (role for role, kept in kept_by(node) if kept is saved or same_memory(kept.alias, saved.alias))
+    return next((role for role in same if "[" not in role), None)
 
 
 def kept_by(node: Any) -> Iterator[tuple[str, SavedTensor]]:
