@@ -7,9 +7,6 @@ import warnings
 
 from ..syntax import OPERATORS
 
-_SUBSCRIPT = "__getitem__"
-_ASSIGNED = "__setitem__"
-
 
 def in_expression(text: str) -> str | None:
     """Return the operation that a piece of Python runs; None if it is a mere name, or no single operation.
@@ -45,7 +42,7 @@ def _of_statement(statement: ast.stmt) -> str | None:
         case ast.AugAssign(op=op):
             return OPERATORS[type(op)].operation
         case ast.Assign(targets=[ast.Subscript()]):
-            return _ASSIGNED
+            return "__setitem__"
         case ast.Assign(value=value) | ast.Expr(value=value):
             return _of_expression(value)
     return None
@@ -59,7 +56,7 @@ def _of_expression(value: ast.expr) -> str | None:
         case ast.UnaryOp(op=ast.USub()):
             return "neg"
         case ast.Subscript():
-            return _SUBSCRIPT
+            return "__getitem__"
         # `nn.ReLU(inplace=True)(x)` makes a module and calls it at once.
         case ast.Call(func=ast.Call(func=function)) | ast.Call(func=function):
             name = ast.unparse(function)

@@ -113,6 +113,10 @@ _PLACED: Reasons = (("self", "is grad added at these indices"),)
 _CHOSEN: Reasons = (("self", "is grad put at the positions that were chosen"),)
 _TIES: Reasons = (("self", "is grad where {self} equals {result}, shared among ties"),)
 
+_COMPARED: Reasons = tuple(
+    (name, "is grad where it was taken, shared among ties") for name in ("self", "other")
+)
+
 _DIFFERENCES: Reasons = (
     ("self", "is proportional to {self} - {target}"),
     ("target", "is proportional to {target} - {self}"),
@@ -136,6 +140,7 @@ PROSE: Prose = {
     "embedding": {"indices": (("weight", "has the rows of grad added at these indices"),)},
     **_each("max min median nanmedian kthvalue mode sort topk", {"indices": _CHOSEN}),
     **_each("max_pool2d_with_indices max_pool3d_with_indices", {"result1": _CHOSEN}),
+    **_each("maximum minimum", dict.fromkeys(("self", "other"), _COMPARED)),
     "masked_select": {"mask": (("self", "is grad put where the mask is set"),)},
     **_each("amax amin", {"self": _TIES, "result": _TIES}),
     "mse_loss": {"self": _DIFFERENCES, "target": _DIFFERENCES},

@@ -40,11 +40,9 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
             continue
         if _differs(argument, others):
             clauses.append(f"`{argument.name}` is {kind}")
-    if beyond := [
-        argument.name
-        for argument in rule.arguments
-        if not _everywhere(argument, others) and argument.default is None
-    ]:
+    given = [{argument.name for argument in other.arguments} for other in others]
+    needed = [argument.name for argument in rule.arguments if argument.default is None]
+    if beyond := [name for name in needed if not all(name in names for names in given)]:
         clauses.append(f"with {listed(beyond, 'and')}")
     if not clauses and any(len(other.arguments) > len(rule.arguments) for other in others):
         clauses.append(f"with {listed((argument.name for argument in rule.arguments), 'and')} alone")
@@ -57,10 +55,6 @@ def _differs(argument: Argument, others: Iterable[Rule]) -> bool:
         other.type.rstrip("?") for rule in others for other in rule.arguments if other.name == argument.name
     }
     return len(kinds) > 1
-
-
-def _everywhere(argument: Argument, others: Iterable[Rule]) -> bool:
-    return all(any(other.name == argument.name for other in rule.arguments) for rule in others)
 
 
 def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:

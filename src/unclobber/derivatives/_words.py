@@ -34,6 +34,7 @@ _OPAQUE = frozenset({
 
 _PLAIN = {
     **dict.fromkeys(("self", "input"), "its input"),
+    **dict.fromkeys(("other", "mat2", "batch2", "vec2", "tensor2"), "its other operand"),
     **{f"weight{i}": "the layer's parameters" for i in range(4)},  # of mkldnn_rnn_layer: its biases, too
     **dict.fromkeys(("hx_", "cx_"), "its state"),
 }
@@ -176,9 +177,11 @@ def _sentence(reason: _Reason, own: str, names: Mapping[str, str]) -> str:
         return f"grad of {target} is {written}"
     if reason.prose is not None:
         return f"grad of {target} {_filled(reason.prose, names)}"
-    if reason.joint:
-        return f"what computes grad of {target} reads `{own}`"
-    return f"grad of {target} is computed from `{own}`"
+    if target == f"`{own}`":
+        return "its own gradient is computed from it"
+    read = "it" if own in ("input", "result") else f"`{own}`"
+    said = f"what computes grad of {target} reads {read}"
+    return said if reason.joint else f"grad of {target} is computed from {read}"
 
 
 def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason]:

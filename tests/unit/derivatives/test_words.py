@@ -50,7 +50,7 @@ def test_why(node, role, needed, text):
         ("MmBackward0", "self", {"self": "w.T[0]", "mat2": "m"}, "grad of `m` is w.T[0]ᵀ @ grad"),
         ("ReluBackward0", "result", {"result": "h"}, "grad of its input is grad * (h > 0)"),
         ("PowBackward0", "self", {"self": "a - b", "exponent": "2"}, "grad of `a - b` is grad * 2 * (a - b)"),
-        ("MmBackward0", "self", {"self": "d"}, "grad of mat2 is dᵀ @ grad"),
+        ("MmBackward0", "self", {"self": "d"}, "grad of its other operand is dᵀ @ grad"),
         ("AddmmBackward0", "mat1", {"mat1": "x", "mat2": "w", "alpha": "1"}, "grad of `w` is xᵀ @ grad"),
         ("ExpBackward0", "result", {"result": "e"}, "the derivative of exp is its own result"),
         ("PowBackward0", "self", {"self": "u", "exponent": "2"}, "grad of `u` is grad * 2 * u"),
@@ -59,8 +59,8 @@ def test_why(node, role, needed, text):
         ("MulBackward0", "other", {"self": "a", "other": "b"}, "grad of `a` is grad * b"),
         ("SigmoidBackward0", "result", {"self": "a", "result": "o"}, "grad of `a` is grad * o * (1 - o)"),
         # What the reader can't see is not put in front of them.
-        ("LinalgVectorNormBackward0", "self", {"self": "x"}, "grad of `x` is computed from `x`"),
-        ("HypotBackward0", "self", {"self": "x"}, "grad of `x` is computed from `x`"),
+        ("LinalgVectorNormBackward0", "self", {"self": "x"}, "its own gradient is computed from it"),
+        ("HypotBackward0", "self", {"self": "x"}, "its own gradient is computed from it"),
         (
             "IndexBackward0",
             "indices[0]",
