@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from ..model import Finding, InplaceError, Need, Report, internal_error_in, or_default
 from ._ahead import ahead_to_text
-from ._summary import summary_line
 from ._terminal import RenderOptions
-from ._text import to_text
+from ._text import summary_line, to_text
 
 Render = Callable[[Report, RenderOptions], str]
 

@@ -25,10 +25,11 @@ def callers(finding: Finding) -> list[str]:
     # (test_saved_in_one_overwritten_in_another).
     events = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
     calls = list(dict.fromkeys(call for _, call in events if call is not None))
+    hooks = list(dict.fromkeys(filter(None, (_hook(write.site) for write in finding.writes))))
     sites = [saved, *(fact.site for fact in (*finding.writes, finding.needed) if fact is not None)]
     shown = {(site.path, site.line) for site in sites if site}
     if finding.entry.stage == "write" or len(calls) == 1:
-        return [
+        return hooks + [
             f"{words.tick(name)} was called from {_place(frame)}"
             for name, frame in calls
             if (frame.path, frame.line) not in shown
@@ -38,7 +39,16 @@ def callers(finding: Finding) -> list[str]:
         for what, call in events
         if call is not None
     )
-    return list(dict.fromkeys(said))
+    return [*hooks, *dict.fromkeys(said)]
+
+
+def _hook(site: Site | None) -> str | None:
+    """Return that the write is in a module's hook, if torch's own line that called its function says so."""
+    frames = [] if site is None or site.library else list(site.stack)
+    by = next((frame for frame in frames[1:] if not frame.library), None)
+    if by is None or not re.search(r"\bhook\(", frames[1].source):
+        return None
+    return f"{words.tick(frames[0].function.rpartition('.')[2])} is a hook, which torch ran in {_place(by)}"
 
 
 def _place(frame: Frame) -> str:

@@ -91,13 +91,10 @@ def _summary(report: Report) -> str:  # `2 errors and 1 warning`
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     """Return the facts of the run as (name, value) rows."""
-    totals = report.totals
+    totals, said = report.totals, [("note", text) for text in remarks(report)]
     if report.checked is not None:
         files, lines = words.plural(report.checked.files, "file"), words.plural(report.checked.lines, "line")
-        return [
-            ("checked", f"{files}, {lines}; nothing was run"),
-            *(("note", text) for text in remarks(report)),
-        ]
+        return [("checked", f"{files}, {lines}; nothing was run"), *said]
     return [
         *([("program", " ".join(report.command))] if report.command else []),
         ("torch", report.torch_version or "not known"),
@@ -107,7 +104,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         *([("kept", words.size(totals.kept_bytes))] if totals.kept_bytes else []),
         *([("ranks", str(len(report.ranks)))] if report.ranks else []),
         *([("processes", str(1 + len(report.processes)))] if report.processes else []),
-        *(("note", text) for text in remarks(report)),
+        *said,
     ]
 
 

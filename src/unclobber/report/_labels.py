@@ -8,6 +8,8 @@ from __future__ import annotations
 from ..model import Finding, Need, Save, Write
 from . import _words as words
 
+_UNNAMED = "a gradient is computed from it"
+
 
 def label(finding: Finding, kind: str, fact: Save | Write | Need, *, again: bool = False) -> str:
     """Return the label of a place, by its kind in ``story.Kind``; ``again`` for all writes but the first."""
@@ -49,7 +51,9 @@ def _of_save(finding: Finding, save: Save) -> str:
     text = f"{save.called} saved {what} here" if save.called else f"{what} was saved here"
     if save.of > 1:
         text += ", " + words.solid(f"the {words.ordinal(save.nth)} version of this memory saved here")
-    why = save.why_words or save.why
+    # torch's formula has torch's names of arguments, which the line doesn't have.
+    in_torch_names = None if save.why is None or save.why.startswith("backward") else _UNNAMED
+    why = save.why_words or in_torch_names or save.why
     return f"{text}: {words.solid(why)}" if why else text
 
 

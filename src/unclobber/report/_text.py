@@ -3,11 +3,12 @@ the fix."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..model import CheckedSources, Finding, Report
+from ..model import Finding, Report
 from . import _words as words
 from ._ahead import ahead_to_text
 from ._cells import NARROWEST, clean, clip, indented, shown_in, wrap
@@ -17,9 +18,8 @@ from ._ranks import remarks
 from ._rows import Row, to_string
 from ._snippet import gutter_width, snippet
 from ._sources import Sources
-from ._summary import summary_line
 from ._terminal import RenderOptions
-from .story import marks, offending, place
+from .story import made_at, marks, offending, offending_write, place
 
 _MOST_STORIES = 5
 _MOST_CHECKED = 40
@@ -56,7 +56,9 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     """Return the text for the stream whose encoding is set by ``shown_in``."""
     said = [indented(f"note: {text}", options.width, later=6) for text in remarks(report)]
     if report.checked is not None and not report.findings:
-        return "\n".join([indented(_clean_sentence(report.checked), options.width, 0), *said])
+        files = words.plural(report.checked.files, "file")
+        read = f"no findings in {files} ({words.plural(report.checked.lines, 'line')})"
+        return "\n".join([indented(read, options.width, 0), *said])  # the docs say that it proves nothing
     if not report.findings:
         if report.outcome == "script-error":
             return "\n".join(["no findings: the program failed for reasons of its own", *said])
@@ -102,8 +104,36 @@ def _to_table(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _clean_sentence(checked: CheckedSources) -> str:  # that it proves nothing stands in the help and the docs
-    return f"no findings in {words.plural(checked.files, 'file')} ({words.plural(checked.lines, 'line')})"
+def summary_line(finding: Finding) -> str:
+    """Return one line for ``grep``, never wrapped: code, name, then the lines and their roles.
+
+    Example:
+        ``SUMMARY: UC101 saved-overwritten train.py:14 overwrites what train.py:12 saved``
+    """
+    write = offending_write(finding)
+    sites = {
+        "offending": offending(finding),
+        "write": write.site if write else None,
+        "saved": finding.saved.site if finding.saved else None,
+        "made": made_at(finding),
+        "needed": finding.needed.site if finding.needed else None,
+        "freed": finding.freed.site if finding.freed else None,
+    }
+
+    def known(part: re.Match[str]) -> str:
+        (name,) = re.findall(r"\{(\w+)\}", part[1])
+        return part[1] if sites[name] else ""
+
+    # First the brackets: a part of the sentence without its place would name an unknown line.
+    sentence = re.sub(r"\[(.*)\]", known, _wording(finding))
+    sentence = sentence.format(**{key: place(site) for key, site in sites.items()})
+    return clean(f"SUMMARY: {finding.code} {finding.name} {sentence}")
+
+
+def _wording(finding: Finding) -> str:
+    entry = finding.entry
+    usual = entry.summaries.get("harmless", entry.summary) if finding.harmless else entry.summary
+    return usual if finding.variant is None else entry.summaries.get(finding.variant, usual)
 
 
 class _FindingText:

@@ -9,7 +9,7 @@ from sample_findings import SOURCES, examples
 
 from unclobber.explain.boundary import bare_finding
 from unclobber.model import CODES, Finding, Need
-from unclobber.report._summary import summary_line
+from unclobber.report._text import summary_line
 
 EXAMPLES = examples()
 PLAIN = EXAMPLES["plain"]
