@@ -11,7 +11,7 @@ import unclobber
 from grammar import random_script
 from oracles.scripts import Script, run
 from unclobber.explain import ahead, occurrences, reads, sentence
-from unclobber.explain._stacks import user_place
+from unclobber.explain._live import user_place
 from unclobber.observe.hooks import backward_calls
 from unclobber.session import Session
 from unclobber.torch_internals import compat

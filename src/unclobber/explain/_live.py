@@ -1,4 +1,5 @@
-"""The program's frames: those that are running, and those of a failure that has passed through them."""
+"""The program's frames: those that are running, those of a failure that has passed through them, and those on
+a stack, as keys that are compared and as an expression."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from traceback import walk_stack
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..observe.hooks import backward_calls
-from ..source import Instruction, Stack, is_library
+from ..source import Instruction, Located, Stack, is_library, is_plumbing, user_frame, user_stack
 
 
 class LiveFrame(NamedTuple):
@@ -62,3 +63,24 @@ def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
 
 def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:
     return tuple(part for live_frame in live_frames for part in (live_frame.code, live_frame.lasti))
+
+
+def frame_key(stack: Stack) -> tuple[Any, ...]:
+    return Instruction(*stack[:2]).key if stack else ()
+
+
+def user_place(stack: Stack) -> tuple[Any, ...] | None:
+    place = user_frame(stack)
+    return None if place is None else place.key
+
+
+def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
+    """Return the innermost expression of the user's own code on a stack, and the library code below it,
+    outermost first, without plumbing; None if the expression isn't certain."""
+    place = user_frame(stack)
+    located = None if place is None else place.located()
+    if located is None:
+        return None
+    # The library's own frames say which of its functions ran the operation: `F.relu` for `self.act(x)`.
+    below = stack[: len(stack) - len(user_stack(stack)) : 2]
+    return located, [code for code in reversed(below) if not is_plumbing(code)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -28,8 +28,7 @@ from ..syntax import parse_expression
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
 from ._evidence import FreedEvidence
-from ._live import LiveFrame, user_depth, user_frames_of
-from ._stacks import user_expression
+from ._live import LiveFrame, user_depth, user_expression, user_frames_of
 from .freed import FreedNode
 from .save import of_node
 
@@ -54,7 +53,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
         reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
-        joined=None if joined is None else joined.save,
+        joined=joined and joined[0],
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
         attribute_is_freed=attribute is not None and attribute.is_freed,
@@ -63,13 +62,6 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         cut=failure.cut(attribute, hidden_state),
         root=_root(failure.call),
     )
-
-
-class _Joined(NamedTuple):
-    """The last node on the way to the freed one that the failed backward itself ran."""
-
-    save: Save  # the node's operation
-    stack: Stack
 
 
 class _SecondBackward:
@@ -86,6 +78,7 @@ class _SecondBackward:
         self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
         self.again = self._again()  # the earlier backward that began at the same tensor, or None
         self.joined = self._joined()
+        """The operation of the last node on the way to the freed one that this call ran, and its stack."""
 
     def _halted(self) -> FreedNode | None:
         """Return the node at which the engine stopped, or the Function whose ``ctx`` could not be read."""
@@ -103,15 +96,14 @@ class _SecondBackward:
         earlier = [freed.latest_before(node, call) for node in call.of_engine.starts]
         return next(filter(None, reversed(earlier)), None)
 
-    def _joined(self) -> _Joined | None:
-        """Return the last noted node on the way to the freed one that this call ran; None if the same tensor
-        was the root."""
+    def _joined(self) -> tuple[Save, Stack] | None:
+        """Return it; None if the same tensor was the root."""
         if self.again is not None or self.freed is None or self.call is None:
             return None
         for node in reversed(self.freed.way[:-1]):
             note = backward_calls.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
-                return _Joined(of_node(node, note.stack), note.stack)
+                return of_node(node, note.stack), note.stack
         return None
 
     def freed_by(self) -> BackwardMark | None:  # None if no hook saw it
@@ -157,7 +149,7 @@ class _SecondBackward:
 
     def hidden_state(self) -> HiddenState:
         """Return the state that ties both graphs, by what sets it: a statement, a loop or a method."""
-        joined = () if self.joined is None else self.joined.stack
+        joined = () if self.joined is None else self.joined[1]
         freed = () if self.note is None else self.note.stack
         return (
             _set_by_statement(joined, self.live_frames)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -56,7 +54,9 @@ def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> 
         return WriteTarget()
     if inner.tensor is None or not isinstance(located.node, ast.Call):
         return unknown
-    for node in _operands(located.node):
+    given = [*located.node.args, *(keyword.value for keyword in located.node.keywords)]
+    given += [located.node.func.value] if isinstance(located.node.func, ast.Attribute) else []
+    for node in given:
         if values.value(node, place) is inner.tensor:
             text = place.source.text(node)
             # If the library writes a view of its argument, the library makes that view, not the user's line.
@@ -66,20 +66,10 @@ def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> 
     codes = [live_frame.code for live_frame in values.live_frames[:depth]]
     runs = sum(code.co_qualname.endswith(".forward") for code in codes)
     passes_on = runs < 2 and all(map(is_library, codes))
-    if passes_on and len(located.node.args) == 1 and _is_parameter(inner, codes[0]):
+    own = codes[0].co_varnames[: codes[0].co_argcount] if isinstance(inner.node, ast.Name) else ()
+    if passes_on and len(located.node.args) == 1 and getattr(inner.node, "id", None) in own:
         return _RefusedLine(values, place).view(located.node.args[0], inner.operation)
     return unknown
-
-
-def _is_parameter(inner: WriteTarget, code: CodeType) -> bool:
-    return isinstance(inner.node, ast.Name) and inner.node.id in code.co_varnames[: code.co_argcount]
-
-
-def _operands(call: ast.Call) -> Iterator[ast.expr]:
-    yield from (argument for argument in call.args if not isinstance(argument, ast.Starred))
-    yield from (keyword.value for keyword in call.keywords)
-    if isinstance(call.func, ast.Attribute):
-        yield call.func.value
 
 
 class _RefusedLine(NamedTuple):

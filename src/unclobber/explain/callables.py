@@ -135,6 +135,7 @@ PYTHON_FUNCTIONS: dict[str, Mapping[str, Roles]] = {
     **dict.fromkeys(("layer_norm", "group_norm", "batch_norm"), _NORM),
     **{name: {name: _LOSS} for name in _LOSSES},
     "embedding": {"embedding": {"indices": "input"}},
+    "grid_sample": {f"grid_sampler_{n}d": {"input": "input", "grid": "grid"} for n in (2, 3)},
     "_max_pool2d": {"max_pool2d_with_indices": {"self": "input"}, "max_pool2d": {"self": "input"}},
     "nll_loss": {"nll_loss_forward": _LOSS, "nll_loss2d_forward": _LOSS},
     "cross_entropy": {"nll_loss_forward": {"target": "target"}, "nll_loss2d_forward": {"target": "target"}},

@@ -17,8 +17,7 @@ from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
-from ._live import user_frames
-from ._stacks import user_place
+from ._live import user_frames, user_place
 from .save import of_held, of_saved
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ..model import Site, Write
@@ -65,11 +64,8 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     if place == user_frame(bad.stack) and not good.after and bad.after:
         called = f"`{_flattened(start.source)}` ran, at {_line(start)}"
         return _CHANGED.format(when=f"while {called if start.source else f'{_line(start)} ran'}")
-    if (start.path, start.line) == (end.path, end.line):
-        if _may_come_again(start, source):
-            passes = "in one pass of it or between two"
-            return _CHANGED.format(when=f"between two calls of torch at {_line(start)}, {passes}")
-        return _CHANGED.format(when=f"within {_line(start)}")
+    if (start.path, start.line) == (end.path, end.line):  # also in two passes of a loop
+        return _CHANGED.format(when=f"between two calls of torch at {_line(start)}")
     text = _CHANGED.format(when=f"between {_line(start)} and {_line(end)}")
     suspect = None if source is None else _suspect(start, end, source)
     if place is None or suspect is None:
@@ -78,18 +74,6 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     # If two statements share the line, name only the line, because either may have written.
     shared = start.statement_line == end.statement_line or ";" in "".join(place.lines[line - 1 : line])
     return f"{text}: probably line {line}" + ("" if shared else f", `{_flattened(statement)}`")
-
-
-def _may_come_again(site: Site, source: ParsedSource | None) -> bool:
-    if source is None or site.function != "<module>":
-        return True
-    return any(
-        isinstance(node, _LOOPS) and node.lineno <= site.line <= (node.end_lineno or node.lineno)
-        for node in ast.walk(source.tree)
-    )
-
-
-_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _suspect(start: Site, end: Site, source: ParsedSource) -> tuple[int, str] | None:
@@ -102,7 +86,13 @@ def _suspect(start: Site, end: Site, source: ParsedSource) -> tuple[int, str] | 
     if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
         return None  # in different places, or the range goes round a loop
     first = (start.statement_line, start.statement)
-    inside = list(_statements_between(source, start.statement_line, end.statement_line))
+    inside = [
+        (node.lineno, source.statement_text(node))
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.stmt)
+        and not hasattr(node, "body")
+        and start.statement_line < node.lineno < end.statement_line
+    ]
     if not _only_names_a_value(start.statement):
         inside.insert(0, first)
     if not inside:  # only the part of the last statement before its call is left
@@ -119,12 +109,6 @@ def _only_names_a_value(statement: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
-
-
-def _statements_between(source: ParsedSource, first: int, last: int) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
-            yield node.lineno, source.statement_text(node)
 
 
 def _line(site: Site) -> str:

@@ -9,8 +9,7 @@ from ..model import Need
 from ..observe.hooks import BackwardCall, BackwardMark, backward_calls
 from ..source import Stack, of_program, resolve
 from . import reads
-from ._live import LiveFrame, stack_of
-from ._stacks import user_place
+from ._live import LiveFrame, stack_of, user_place
 
 
 def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:

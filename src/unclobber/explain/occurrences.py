@@ -19,8 +19,7 @@ from ..observe.record import SavedTensor, SaveState
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import describe, need, reads, refused, runs, save, sentence, spelling, write
-from ._live import user_frames
-from ._stacks import frame_key, user_place
+from ._live import frame_key, user_frames, user_place
 from .ahead import refused_too
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView

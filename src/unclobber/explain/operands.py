@@ -201,9 +201,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     if bound is None:
         return NOTHING
     roles = form.operations[rule.operation]
-    arguments = _given(roles, bound)
-    scalars = [a.name for a in rule.arguments if not a.is_tensor and a.name != "self"]
-    arguments.update({name: bound[name] for name in scalars if name in bound})
+    arguments = _given(roles, bound, rule)
     target = out_argument(node)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
@@ -248,7 +246,7 @@ def bind_call(node: ast.Call, source: ParsedSource, form: Form) -> Bound | None:
         return as_function if known else None
     if not isinstance(node.func, ast.Attribute):
         return None
-    if _is_module(node.func.value, source):
+    if is_module(node.func.value, source):
         return as_function
     as_method = _bind_form(
         [node.func.value, *node.args], node.keywords, form.method_parameters or form.parameters, form.required
@@ -278,7 +276,7 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _is_module(node: ast.expr, source: ParsedSource) -> bool:
+def is_module(node: ast.expr, source: ParsedSource) -> bool:
     """Return whether ``node`` is a module by this file's imports, such as ``torch.nn.functional``."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -313,7 +311,7 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
     if roles is None:
         return NOTHING
     bound = bind_code(node, inner) or {}
-    arguments = _given(roles, bound)
+    arguments = _given(roles, bound, rule)
     inplace = bound.get("inplace")
     target = None
     if inplace is not None and not (isinstance(inplace, ast.Constant) and inplace.value is False):
@@ -367,7 +365,7 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     roles = None if form is None else _roles(form.operations, rule)
     if form is None or roles is None or not set(names[1:]) <= form.inner:
         return NOTHING
-    arguments = _given(roles, bind(node.args, node.keywords, MODULE_ARGUMENTS) or {})
+    arguments = _given(roles, bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}, rule)
     return Operands(
         arguments,
         {role: given for role, given in roles.items() if given.startswith(".")},
@@ -382,8 +380,9 @@ def _roles(operations: Mapping[str, Roles], rule: Rule) -> Roles | None:
     return operations.get(rule.operation) or operations.get(out_of_place(rule.operation))
 
 
-def _given(roles: Mapping[str, str], bound: Bound) -> Bound:
-    return {role: bound[given] for role, given in roles.items() if given in bound}
+def _given(roles: Mapping[str, str], bound: Bound, rule: Rule) -> dict[str, ast.expr]:
+    names = {a.name: a.name for a in rule.arguments if not a.is_tensor and a.name != "self"}
+    return {role: bound[given] for role, given in {**names, **roles}.items() if given in bound}
 
 
 def _results(roles: Mapping[str, str]) -> frozenset[str]:

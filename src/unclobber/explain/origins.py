@@ -17,7 +17,6 @@ import torch
 
 from ..source import UNKNOWN, ParsedSource, Stack, function_of, is_library, is_plumbing, value_of
 from ..syntax import is_in_place
-from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, scope_of
 from ._live import LiveFrame, stack_of
 from .assignments import assignments, may_set
@@ -134,7 +133,7 @@ class Finder(LiveValues):
     def _of_name(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
         """Return the step before a variable: a comprehension, closure, global, parameter or assignment."""
         now = self.value(ast.Name(name, ast.Load()), place)
-        if element and not (type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)):
+        if element and not (type(now) is tuple or isinstance(now, torch.Tensor) or _only_read(name, place)):
             return None
         # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
         # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
@@ -167,7 +166,7 @@ class Finder(LiveValues):
             if definition.position and self._is_multi_view(definition.value, there):
                 return self._chosen(definition.value, there)
             return At(definition.value, there, position)
-        iterated, position = taken_from(definition.value, position)
+        iterated, position = _taken_from(definition.value, position)
         made_by = _comprehension(iterated, there, ast.ListComp, ast.GeneratorExp)
         if made_by is not None:
             return _of_comprehended(made_by, there, position)
@@ -323,7 +322,7 @@ def _comprehension(node: ast.expr, place: Place, *kinds: type[_Comprehension]) -
     """Return the comprehension, one of ``kinds``, that made all elements of a container, or None."""
     # The list may have changed since, even under another name: nograd_comprehension_grown_later.py and
     # nograd_comprehension_changed_under_another_name.py in tests/programs/UC204.
-    if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
+    if isinstance(node, ast.Name) and node.id not in place.inner and _only_read(node.id, place):
         earlier = place.definition(node.id)
         if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
             return None
@@ -354,3 +353,50 @@ def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
             yield ast.Return(None)  # a generator: its return value isn't the value of the call
         todo.extend(ast.iter_child_nodes(node))
+
+
+# --- containers of tensors: whether their elements stay, and which one a loop has come to --------
+_READERS = frozenset({"enumerate", "zip", "reversed", "iter", "len", "list", "tuple"})
+"""Functions that don't change a container and don't pass it on."""
+
+
+def _only_read(name: str, place: Place) -> bool:
+    """Return whether no code in the file can change the elements of the container that the variable holds."""
+    for parent in ast.walk(place.source.tree):
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Name) and node.id == name and not _leaves_as_it_is(parent, node):
+                return False
+    return True
+
+
+def _leaves_as_it_is(parent: ast.AST, node: ast.Name) -> bool:
+    """Return whether ``parent`` only reads or rebinds the container ``node``; False if the use is unknown."""
+    match parent:
+        case ast.Subscript(ctx=ast.Load()) | ast.Tuple(ctx=ast.Store()):
+            return True
+        case ast.For(iter=read) | ast.comprehension(iter=read) | ast.Return(value=read):
+            return read is node
+        case ast.Call(func=ast.Name(id=called)):
+            return called in _READERS
+        case ast.Assign(targets=[target]):
+            return target is node or isinstance(target, (ast.Tuple, ast.List))
+        case _:
+            return False
+
+
+def _taken_from(node: ast.expr, position: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]]:
+    """Return the container and position that a loop variable is an element of.
+
+    Looks through ``enumerate`` and ``zip``: for ``for s, part in zip((1., 2.), h.split(2, 1))`` it is the
+    split (tests/programs/UC203/zip_chunks.py).
+    """
+    while True:
+        match node:
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]) if position[:1] == (1,):
+                node, position = inner, position[1:]
+            case ast.Call(func=ast.Name(id="zip"), args=args) if position and position[0] < len(args):
+                node, position = args[position[0]], position[1:]
+            case ast.Call(func=ast.Name(id="reversed" | "list" | "tuple" | "iter"), args=[inner]):
+                node = inner
+            case _:
+                return node, position

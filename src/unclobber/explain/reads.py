@@ -16,7 +16,7 @@ import torch
 from ..model import or_default
 from ..observe.hooks import backward_calls, saves
 from ..observe.hooks import kernels as _writes_table
-from ..observe.record import Ledger, SavedTensor, same_memory
+from ..observe.record import Ledger, SavedTensor
 from ..source import Stack
 from ..syntax import torch_table
 from ..torch_internals import compat
@@ -84,15 +84,9 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     return bool(seen) and all(_writes_table.is_undeclared(event.operation) for event in seen)
 
 
-_SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "result3")])
-"""By node and role, memory that the node's own kernel writes while it computes the gradient, such as oneDNN's
-workspace."""
-
-
-def is_scratch(saved: SavedTensor) -> bool:
+def is_scratch(saved: SavedTensor) -> bool:  # oneDNN's workspace, which the node's own kernel writes
     node = compat.graph.current_node()
-    role = role_of(node, saved)
-    return role is not None and (node_name(node), role) in _SCRATCH
+    return role_of(node, saved) == "result3" and node_name(node) == "MkldnnRnnLayerBackward0"
 
 
 def role_of(node: Any, saved: SavedTensor) -> str | None:
@@ -103,7 +97,7 @@ def role_of(node: Any, saved: SavedTensor) -> str | None:
 def operand_of(node: Any, saved: SavedTensor) -> str | None:
     """Return the node's first name for the tensor, `self` of both factors of ``x * x``; None for a list's."""
     node = compat.graph.current_node() if node is None else node
-    same = (role for role, kept in kept_by(node) if kept is saved or same_memory(kept.alias, saved.alias))
+    same = (role for role, kept in kept_by(node) if kept is saved or kept.is_again(saved))
     return next((role for role in same if "[" not in role), None)
 
 

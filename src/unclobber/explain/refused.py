@@ -122,7 +122,7 @@ class _Refused:
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
             out_of_place=self._out_of_place(target),
             read_through=self._is_read_through(target),
-            saved_at=self._saved_at(written),
+            saved_at=None if written is None else self._saved_at(written),
             parameter=isinstance(tensor, torch.nn.Parameter),
             carries_gradient=not isinstance(leaf, torch.nn.Parameter) and self._carries_gradient(target),
             expanded=_is_expanded(target),
@@ -263,11 +263,10 @@ class _Refused:
         whole = statement is located.node or (isinstance(statement, ast.Expr) and last is located.node)
         return chained or (whole and self._is_lost(target.node, statement, located.source))
 
-    def _saved_at(self, tensor: torch.Tensor | None) -> Site | None:
+    def _saved_at(self, tensor: torch.Tensor) -> Site | None:  # the memory of a tensor
         key = compat.tensors.storage_key_or_none
-        same = (kept for kept in self.ledger.saves() if tensor is not None and key(kept.alias) == key(tensor))
-        first = next(same, None)
-        return None if first is None else resolve(first.stack)
+        saved = (kept.stack for kept in self.ledger.saves() if key(kept.alias) == key(tensor))
+        return resolve(next(saved, ()))
 
     def _carries_gradient(self, target: WriteTarget) -> bool:
         """Return whether the statement reads what a gradient is to flow to, besides the tensor that it
@@ -302,19 +301,17 @@ class _Refused:
         is about to give it its next value."""
         if not isinstance(target, ast.Name):
             return False
+        code = self.frames[0].f_code
+        is_own = code.co_name == "<module>" or target.id in (*code.co_varnames, *code.co_cellvars)
         # `b.neg_()` of a global, and `c += 1` in `for c in …`: written_global_of_a_function.py,
         # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
-        return not self._is_own(target.id) or any(
+        return not is_own or any(
             target.id in {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
             and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
             and not _read_after(target.id, loop, statement)
             for loop in ast.walk(source.tree)
             if isinstance(loop, (ast.For, ast.AsyncFor))
         )
-
-    def _is_own(self, name: str) -> bool:
-        code = self.frames[0].f_code
-        return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
     def _batched(self) -> str | None:
         """Return the first variable of the statement that has a batch under ``vmap``."""

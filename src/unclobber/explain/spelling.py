@@ -16,9 +16,9 @@ from ..derivatives import Reasons, Rule, by_node
 from ..model import Extent
 from ..source import Located, ParsedSource, Stack
 from ..syntax import is_in_place, last_name
-from ._stacks import user_expression
-from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
-from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
+from ._live import user_expression
+from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS
+from .operands import Edges, Operands, bind_code, imported, is_module, is_torch, operands, out_argument
 
 _LONGEST = 80  # limit in characters, because the line itself is clearer than a longer expression
 
@@ -292,14 +292,11 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
     """Return the tensor of an in-place call without a Python frame in between: ``x`` of ``x.add_(1)``."""
     if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
         return None
-    if isinstance(node.func, ast.Name):
-        return node.args[0] if node.func.id in imported(source.tree) and node.args else None
-    anything = Form(("input", *(f"_{i}" for i in range(len(node.args)))), {})
-    bound = bind_call(node, source, anything)
-    if bound is None and isinstance(node.func, ast.Attribute):
-        # In-place methods take any arguments; torch's in-place functions take the tensor first.
+    if isinstance(node.func, ast.Attribute) and not is_module(node.func.value, source):
         return node.func.value
-    return None if bound is None else bound.get("input")
+    is_function = isinstance(node.func, ast.Attribute) or last_name(node.func) in imported(source.tree)
+    named = [keyword.value for keyword in node.keywords if keyword.arg == "input"]
+    return next(iter([*node.args, *named]), None) if is_function else None
 
 
 def _written_through(

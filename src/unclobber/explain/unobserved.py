@@ -17,7 +17,6 @@ from ..model.text import listing
 from ..source import Stack, is_library, resolve
 from ..torch_internals import compat
 
-_NAMED = 3
 _GRAPHED = (
     "; each call of what `make_graphed_callables` has returned overwrites all that its call before has "
     "saved, so the backward of that one must run first"
@@ -59,10 +58,7 @@ def _first(stack: Stack) -> str:
 
 
 def _names(functions: Sequence[tuple[str, str, int]]) -> str:
-    names = [f"`{name}` ({_place(path, line)})" for name, path, line in functions[:_NAMED]]
-    if (more := len(functions) - _NAMED) > 0:
-        names.append(f"{more} more")
-    return listing(names)
+    return listing([f"`{name}` ({_place(path, line)})" for name, path, line in functions], limit=3)
 
 
 def _place(path: str, line: int) -> str:

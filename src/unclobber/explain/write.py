@@ -15,7 +15,7 @@ from ..observe.record import METADATA_ONLY, KernelName, Ledger, SavedTensor, Sav
 from ..source import ProgramNames, Stack, resolve
 from ..torch_internals import compat
 from . import reads, spelling
-from ._stacks import user_place
+from ._live import user_place
 
 _LAUNCHES = "/triton/runtime/"
 

@@ -134,11 +134,11 @@ class Help(Enum):
         "flow: `lambda module, args, output: output.clone()`"
     )
     INDEX_VIEWS = (
-        "or take one view at a time: `x[i]` instead of unbind or a loop over `x`, which is then written itself"
+        "or take one view at a time, and so write to `x` itself: `x[i]` instead of unbind or a loop over `x`"
     )
     NARROW_VIEWS = (
-        "or take one view at a time: `x.narrow(dim, start, length)` or `x[..., a:b]` of an `x`, which is then "
-        "written itself"
+        "or take one view at a time, and so write to `x` itself: `x.narrow(dim, start, length)` or "
+        "`x[..., a:b]`"
     )
     COPY_OF_VIEW = "or write into a copy, if what it is a view of may keep its values: clone the view first"
     VIEW_OUTSIDE = "make the view outside of the {off} block, if gradients are to flow through the write"

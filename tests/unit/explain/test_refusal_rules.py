@@ -271,5 +271,5 @@ def test_what_is_read_through_another_tensor_is_not_to_be_made_anew():
     """In `for row in x: row /= 2` a new row would leave `x` as it is, without an error."""
     facts = {"out_of_place": "x / 2", "saved_at": site(3, "w.exp()")}
     finding = judge_refusal(evidence("UC203", how="iteration", read_through=True, **facts))
-    assert [fix.title.split(":")[0] for fix in finding.fixes] == ["take one view at a time"]
+    assert [fix.title.split(",")[0] for fix in finding.fixes] == ["take one view at a time"]
     assert "saved for backward, too (line 3: `w.exp()`)" in finding.notes[-1]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...model import Finding, Fix, Help, Save, Variant
+from ...model import Finding, Fix, Help, Save, Variant, Write
 from .._evidence import Evidence, StaleEvidence
 from ._words import saver, tensor_name, with_a_copy
 
@@ -81,7 +81,7 @@ class Wording(NamedTuple):
             **facts,
         }
         how = "was given other memory" if evidence.storage_swapped else "was overwritten"
-        words = _spoilt(evidence.save, how)
+        words = _spoilt(evidence.save, how, evidence.writes)
         if evidence.save.gradient_of:
             words["purpose"] = f"for the gradient of `{evidence.save.gradient_of}`"
         return self.finding(code, {**words, **names}, **known)
@@ -92,8 +92,8 @@ class Wording(NamedTuple):
         assert save is not None
         return self.finding(
             code,
-            _spoilt(save, how),
-            fixes=(with_a_copy(save),),
+            _spoilt(save, how, evidence.writes),
+            fixes=(with_a_copy(save, evidence.writes),),
             saved=save,
             writes=evidence.writes,
             needed=evidence.needed,
@@ -101,8 +101,8 @@ class Wording(NamedTuple):
         )
 
 
-def _spoilt(save: Save, how: str) -> dict[str, str]:
-    return {"tensor": tensor_name(save), "how": how, "saver": saver(save), "purpose": "for backward"}
+def _spoilt(save: Save, how: str, writes: Sequence[Write]) -> dict[str, str]:
+    return {"tensor": tensor_name(save, writes), "how": how, "saver": saver(save), "purpose": "for backward"}
 
 
 def fill(text: str, names: Names) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from ...model import Fix, Frame, Help, Need, Save, Site, shown_name
+from ...model import Fix, Frame, Help, Need, Save, Site, Write, shown_name
 from ...model.text import shape
 from ...syntax import ATOMS, parse_expression
 
@@ -16,27 +17,41 @@ def quoted(name: str | None, otherwise: str) -> str:
     return f"`{name}`" if name else otherwise
 
 
-def tensor_name(save: Save) -> str:  # a parameter's path, the user's expression, else dtype and shape
+def tensor_name(save: Save, writes: Sequence[Write] = ()) -> str:
+    """Return a parameter's path, the user's expression, else dtype, shape and whose memory was written."""
     plain = f"tensor of shape {shape(save.shape)}" if save.shape else "scalar"
-    return quoted(save.name or save.expression, f"a {save.dtype} {plain}")
+    owner = memory_of(writes)
+    where = f" in the memory of `{owner}`" if owner else ""
+    return quoted(save.name or save.expression, f"a {save.dtype} {plain}{where}")
+
+
+def memory_of(writes: Sequence[Write]) -> str | None:
+    """Return the first written place without its indices, whose memory is that of the saved tensor:
+    ``self.queue`` of ``self.queue[:, i] = keys``."""
+    texts = (write.expression for write in writes if write.expression and write.reached == "same")
+    names = (re.sub(r"(\[.*\]|\.data)+$", "", text, flags=re.DOTALL) for text in texts)
+    return next((name for name in names if name.replace(".", "").isidentifier()), None)
 
 
 def saver(save: Save) -> str:  # the user's call, if library code below it saved
     site = save.site
-    if site is not None and site.below and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE:
+    short = site is not None and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE
+    # The tensor itself is called so if no variable holds `self.act(x)`.
+    if site is not None and site.below and short and site.source != save.expression:
         return f"`{site.source}`"
     return save.called or save.node or "an operation"
 
 
-def with_a_copy(save: Save) -> Fix:
+def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     """Return the fix that leaves the saved values as they were, whatever wrote over them."""
     if save.role == "result":
         # A copy of it that something else reads would still leave the saved result overwritten.
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
-    if save.expression and save.expression.isidentifier():
-        return Help.COPY_OPERAND.fix(name=save.expression)
-    return Help.COPY.fix()
+    name, source = save.expression or memory_of(writes), "" if save.site is None else save.site.source
+    read = name and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(])", source)
+    known = name and (name.isidentifier() if save.expression else read)
+    return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
 
 
 def _clone_of_result(site: Site | None) -> str:

@@ -133,6 +133,7 @@ def judge_frozen(save: Save, write: Write) -> Finding:  # the program itself has
 
 
 def _kept(evidence: Evidence) -> str:
+    """Return what was done to a tensor whose needed values are as they were saved."""
     touched = sum(write.count for write in evidence.overwriting)
     if touched:
         return f"was written to, but {'holds the same values' if touched > 1 else 'not changed'},"
@@ -173,7 +174,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
         fixes.append(Help.CALL_WITHOUT_INPLACE.fix())
     else:
-        fixes.append(with_a_copy(evidence.save))
+        fixes.append(with_a_copy(evidence.save, evidence.writes))
     # Otherwise guard would need the value before the unseen change, or one with a history.
     if evidence.past_torch is None and not evidence.differentiated:
         fixes.append(Help.GUARD.fix())

@@ -76,7 +76,7 @@ def _way_out(evidence: Evidence) -> Fix:
     last = evidence.culprit
     if last is not None and last.past_counter == "statistics":
         return Help.ONE_MODE.fix()
-    return with_a_copy(evidence.save) if evidence.save.role == "result" else Help.LATER.fix()
+    return with_a_copy(evidence.save, evidence.writes) if evidence.save.role == "result" else Help.LATER.fix()
 
 
 def judge_operation(write: Write, read: Site | None) -> Finding:

@@ -10,7 +10,7 @@ from ...model import Finding, Help, Save
 from ...model.text import listing
 from .._evidence import Evidence, RunsEvidence
 from ._wording import SILENT, Wording
-from ._words import place
+from ._words import place, tensor_name
 
 WORDING = Wording(
     "{tensor} {how} after the checkpoint's forward read it, and its recomputation reads it again",
@@ -100,9 +100,7 @@ def judge_differs(evidence: RunsEvidence | None) -> Finding | None:
 
 
 def _described(save: Save | None) -> str:
-    if save is None:
-        return "no more tensor"
-    return f"a {save.dtype} tensor of shape {'x'.join(map(str, save.shape)) or '()'}"
+    return "no more tensor" if save is None else tensor_name(save)
 
 
 def _listed(names: object) -> str:

@@ -16,9 +16,9 @@ from ._wording import Wording
 from ._words import place
 
 WORDING = Wording(
-    "{view} is {one} of several views that {by} returned, and {operation} writes to it in place",
+    "{view} is {which} of several views that {by} returned, and {operation} writes to it in place",
     {
-        "write": "{one} of them is written in place here ({operation})",
+        "write": "{which} of them is written in place here ({operation})",
         "saved": "{by} made several views of one tensor here",
     },
     (
@@ -48,18 +48,17 @@ def judge(evidence: RefusalEvidence) -> Finding:
     if starts and not evidence.carries_gradient:
         fixes = (Help.START_VALUES.fix(), *fixes)
     # torch names the node of what is written: `Slice` of `q[..., ::2]`, where `q` is one of them.
-    one = "a view of one" if (_node(evidence) or "").rstrip("123456789") in _VIEWS else "one"
+    which = "a view of one" if _VIEW.fullmatch(_node(evidence) or "") else "one"
     saved_at = None if evidence.saved_at is None else place(evidence.saved_at, (evidence.made,))
-    return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"), one=one, saved_at=saved_at)
+    return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"), which=which, saved_at=saved_at)
 
 
 _MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}
 """The maker in words, by its node's name alone: ``chunk`` is a split, a loop unbinds."""
-_VIEWS = (
-    "Select", "Slice", "View", "ReshapeAlias", "AsStrided", "Alias", "Transpose", "T", "Permute", "Squeeze",
-    "Unsqueeze", "Expand", "Diagonal", "Unfold",
-)  # fmt: skip
-"""Nodes of operations that return one view, as in `a, b = h.chunk(2)` and then `a[0] = 1`."""
+_VIEW = re.compile(
+    "(Select|Slice|View|ReshapeAlias|AsStrided|Alias|Transpose|T|Permute|Squeeze|Unsqueeze|Expand|Diagonal|Unfold)"
+    r"\d*"
+)
 _BY = {
     None: "one call",
     "iteration": "iterating over a tensor",

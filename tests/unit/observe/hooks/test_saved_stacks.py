@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from torch_features import needs
-from unclobber.explain import _stacks
+from unclobber.explain import _live
 from unclobber.observe.native import core
 from unclobber.session import Session
 from unclobber.source import frames, sites
@@ -57,7 +57,7 @@ def test_an_operation_walks_once(stacks, monkeypatch):
 def test_operations_of_one_line_have_their_own(stacks):
     x = torch.ones(3, requires_grad=True)
     found = stacks(lambda: (x.exp(), x.sin()))
-    assert len({_stacks.frame_key(stack) for stack in found}) == 2
+    assert len({_live.frame_key(stack) for stack in found}) == 2
 
 
 def test_one_line_that_runs_twice(stacks):
@@ -162,7 +162,7 @@ def test_a_save_without_a_node(stacks):
         return y, torch._C._autograd._make_saved_tensor(y, is_output=False)  # no node
 
     found = stacks(forward)
-    assert len({_stacks.frame_key(stack) for stack in found}) == 2
+    assert len({_live.frame_key(stack) for stack in found}) == 2
 
 
 def test_checkpoints_of_code_that_makes_no_node(stacks):
