@@ -22,6 +22,10 @@ def beside(y):
     y._base[0] = 7.0
 
 
+def in_shape(y):
+    y.unsqueeze_(0)
+
+
 def refused_after(write):
     """Torch's refusal of a backward after a write to what a product has saved."""
     w, base = torch.ones(3, requires_grad=True), torch.ones(4)
@@ -40,6 +44,7 @@ def refused_after(write):
         (same, "was written to, but not changed,"),
         (restored, "was written to, but holds the same values,"),
         (beside, "shares its storage with memory that was written"),
+        (in_shape, "was changed in shape or strides, in no value,"),
     ],
 )
 def test_a_harmless_write(write, how):

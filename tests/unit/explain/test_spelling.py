@@ -95,6 +95,10 @@ CASES = [
     ("loss = F.linear(x.expand(4, 2, 3), weight=w, bias=b)", {("Mm", "mat2"): "w"}),
     ("y = F.relu(x); loss = y", {("Relu", "result"): "y"}),
     ("y = F.leaky_relu(x); loss = y", {("LeakyRelu", "self"): "x"}),
+    (
+        "y = img.new_ones(1, 2, 2, 2); loss = F.grid_sample(img, y, align_corners=True)",
+        {("GridSampler2D", "input"): "img", ("GridSampler2D", "grid"): "y"},
+    ),
     ("y = F.softmax(x, dim=1); loss = y", {("Softmax", "result"): "y"}),
     ("y = x.softmax(-1); loss = y", {("Softmax", "result"): "y"}),
     ("y = torch.softmax(x, 1); loss = y", {("Softmax", "result"): "y"}),
@@ -301,6 +305,20 @@ def test_the_transposed_weight_of_a_swap_is_not_named():
             "result",
             "x",
             "grad of `x` is loss * (grad - (grad * loss).sum(-1, keepdim=True))",
+        ),
+        (
+            "loss = F.softmax(x, dim=-1)",
+            "SoftmaxBackward0",
+            "result",
+            "x",
+            "grad of `x` is loss * (grad - (grad * loss).sum(-1, keepdim=True))",
+        ),
+        (
+            "loss = torch.minimum(v, b)",
+            "MinimumBackward0",
+            "other",
+            None,
+            "grad of `b` and `v` is grad where it was taken, shared among ties",
         ),
         (
             "loss = (x * 2).tanh_()",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import unclobber
 from run_and_recorded import define, stack_here
 from unclobber.explain.spelling import spell_write
+from unclobber.report._labels import label
 
 SETUP = """
 d = torch.rand(3, 3)
@@ -104,3 +108,33 @@ def test_an_optimizer_step_names_no_tensor():
     assert said
     assert {text for _, text in said} == {None}
     assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize(
+    ("operands", "advice"),
+    [
+        ("[q, queue]", "save a copy: use `queue.clone()` where it is read"),
+        ("*both", "write into a new tensor"),
+    ],
+)
+def test_the_memory_of_a_tensor_without_a_name(operands, advice, tmp_path):
+    """Of what einsum makes of the queue; its copy is the help, if the line that saved reads the queue."""
+    text = f"""
+import torch
+def program(queue, q):
+    both = [q, queue]
+    out = torch.einsum("nc,ck->nk", {operands})
+    queue[:, :2] = 2
+    return out
+program(torch.ones(4, 8), torch.ones(2, 4, requires_grad=True)).sum().backward()
+"""
+    (tmp_path / "program.py").write_text(text)
+    with pytest.raises(unclobber.InplaceError) as refused, unclobber.watch():
+        runpy.run_path(str(tmp_path / "program.py"))
+    finding = refused.value.finding
+    assert finding.message.startswith(
+        "a float32 tensor of shape 1x4x8 in the memory of `queue` was overwritten"
+    )
+    assert finding.fixes[0].title.startswith(advice)
+    said = label(finding, "saved", finding.saved).replace("\N{NO-BREAK SPACE}", " ")
+    assert said.endswith("here: a gradient is computed from it")

@@ -71,6 +71,15 @@ def test_the_only_call(said):
     assert said("a = scale(x, table)\na.sum().backward()") == []
 
 
+def test_a_hook_of_a_module(said):
+    """No line of the program's calls it."""
+    body = (
+        "def halve(module, args, output):\n    output /= 2\n"
+        "net = torch.nn.Tanh()\nnet.register_forward_hook(halve)\nnet(x).sum().backward()"
+    )
+    assert said(body) == ["`halve` is a hook, which torch ran in line 5 (`net(x).sum().backward()`)"]
+
+
 def test_through_a_decorator(said):
     """A decorated function's call is found by the decorator's name."""
     body = "a = traced_scale(x, table)\nb = traced_scale(x, torch.ones(3))\na.sum().backward()"
