@@ -134,11 +134,12 @@ class Help(Enum):
         "flow: `lambda module, args, output: output.clone()`"
     )
     INDEX_VIEWS = (
-        "or take one view at a time, and so write to `x` itself: `x[i]` instead of unbind or a loop over `x`"
+        "or take one part at a time by an index, `tensor[i]`, instead of unbind or a loop: the write is then "
+        "one to the tensor itself"
     )
     NARROW_VIEWS = (
-        "or take one view at a time, and so write to `x` itself: `x.narrow(dim, start, length)` or "
-        "`x[..., a:b]`"
+        "or take one part at a time, `tensor.narrow(dim, start, length)` or `tensor[..., a:b]`: the write is "
+        "then one to the tensor itself"
     )
     COPY_OF_VIEW = "or write into a copy, if what it is a view of may keep its values: clone the view first"
     VIEW_OUTSIDE = "make the view outside of the {off} block, if gradients are to flow through the write"

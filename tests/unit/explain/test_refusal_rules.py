@@ -93,7 +93,9 @@ def test_a_module_path_with_a_number_is_no_code():
     ]
 
 
-@pytest.mark.parametrize(("how", "advice"), [("unbind", "x[i]"), ("iteration", "x[i]"), ("chunk", "narrow")])
+@pytest.mark.parametrize(
+    ("how", "advice"), [("unbind", "tensor[i]"), ("iteration", "tensor[i]"), ("chunk", "narrow")]
+)
 def test_one_view_at_a_time(how, advice):
     assert any(advice in fix.title for fix in judge_refusal(evidence("UC203", how=how)).fixes)
 
@@ -244,8 +246,8 @@ def test_a_library_that_writes_is_told_at_its_construction():
 @pytest.mark.parametrize(
     ("node", "by", "advice"),
     [
-        ("UnbindBackward0", "`unbind`, or a loop over a tensor,", "`x[i]`"),
-        ("Split", "`split` or `chunk`", "`x.narrow("),
+        ("UnbindBackward0", "`unbind`, or a loop over a tensor,", "`tensor[i]`"),
+        ("Split", "`split` or `chunk`", "`tensor.narrow("),
         ("FusedQKV", "one call", "clone the view"),
     ],
 )
@@ -271,5 +273,5 @@ def test_what_is_read_through_another_tensor_is_not_to_be_made_anew():
     """In `for row in x: row /= 2` a new row would leave `x` as it is, without an error."""
     facts = {"out_of_place": "x / 2", "saved_at": site(3, "w.exp()")}
     finding = judge_refusal(evidence("UC203", how="iteration", read_through=True, **facts))
-    assert [fix.title.split(",")[0] for fix in finding.fixes] == ["take one view at a time"]
+    assert [fix.title.split(",")[0] for fix in finding.fixes] == ["take one part at a time by an index"]
     assert "saved for backward, too (line 3: `w.exp()`)" in finding.notes[-1]
