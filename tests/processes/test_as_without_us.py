@@ -82,10 +82,10 @@ class TestSurroundings:
         shell.write("pkg/__main__.py", SURROUNDINGS)
         assert "pkg.__main__" in same("-m", "pkg").stdout
 
-    def test_arguments_after_a_separator(self, shell):
-        """One ``--`` between the program and its arguments is ours; a second one is the program's."""
-        shell.write("show.py", "import sys; print(sys.argv[1:])")
-        assert shell.unclobber("run", "show.py", "--", "--x", "--").stdout == "['--x', '--']\n"
+    def test_a_folder_and_what_follows_the_name(self, shell, same):
+        """A folder runs its ``__main__.py``, and each word behind the program's name is the program's."""
+        shell.write("tool/__main__.py", "import sys; print(sys.argv, sys.path[0], __file__)")
+        assert "['tool', '--', '--x', '--']" in same("tool", "--", "--x", "--").stdout
 
     def test_stdin(self, shell, same):
         """A program reads what is piped into it."""

@@ -203,6 +203,29 @@ def test_a_script_that_fails_for_its_own_reasons(fix):
     assert "ValueError: no data" in done.err
 
 
+def test_a_process_that_the_script_starts(fix):
+    """What is wrong there alone is no fix's, which is said; the report is that of a watched run."""
+    text = """
+    import multiprocessing
+    import torch
+
+    def work():
+        w = torch.ones(3, requires_grad=True)
+        h = w.sigmoid()
+        h *= 2
+        h.sum().backward()
+
+    if __name__ == "__main__":
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join()
+    """
+    done = fix(text, "--format", "json")
+    assert (done.code, done.document["outcome"]) == (1, "refused")
+    assert done.document["findings"][0]["processes"] == ["ForkProcess-1"]
+    assert done.document["fix"]["reason"].startswith("UC101 in process ForkProcess-1: edits are proved for")
+
+
 def test_a_script_that_takes_too_long(fix_process):
     """Every run has a limit."""
     done = fix_process("import time, torch\ntime.sleep(60)\n", "--timeout", "2")

@@ -51,7 +51,6 @@ def last(tmp_path: Path, driver: Runner, monkeypatch: pytest.MonkeyPatch) -> Cal
     [
         ("import os\nprint('f' + os.urandom(8).hex())", "two runs of it differ: line 1 of stdout is"),
         ("import os\nopen('id', 'w').write(os.urandom(8).hex())", "two runs of it differ: the file `id`"),
-        ("try:\n    input()\nexcept EOFError:\n    pass", "it asks for input"),
         ("z = w.detach().exp()\nq = torch.tensor([0.0, 1.0], requires_grad=True)\nfor _ in range(4):\n"
          "    (q * 1).sum().backward()\ny = q.exp()\ny += 1\ny.sum().backward()", "another finding follows"),
     ],
@@ -62,6 +61,16 @@ def test_up_to_a_backward(last, more, why):
     assert isinstance(found, Proved), found
     assert found.best.proof.verified in ("backward-1", "backward-3")
     assert found.best.proof.why_not_to_end.startswith(why)
+
+
+def test_what_is_piped_in_is_read_by_each_run(last, driver, monkeypatch):
+    """So a fix is proved to the end; where nothing was piped in, it isn't, and the reason is said."""
+    found = last("factor = int(input())\n" + BROKEN.replace("y += 1", "y += factor"))
+    assert found.best.proof.verified == "whole-run"
+    monkeypatch.setattr(driver, "_input", -1)
+    os.unlink(driver.file("input"))
+    found = last("import sys\nsys.stdin.read()\n" + BROKEN)
+    assert found.best.proof.why_not_to_end == "it asks for input"
 
 
 def test_a_run_that_is_too_long(last, driver, monkeypatch):

@@ -123,7 +123,7 @@ _PROGRAM = (
     click.argument(
         "words",
         nargs=-1,
-        metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
+        metavar="(SCRIPT.py | -m MODULE) [ARGS]...",
         type=click.UNPROCESSED,
         shell_complete=a_file,
     ),

@@ -23,7 +23,8 @@ class Script:
     """``python path arguments…``"""
 
     path: str
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...]
+    name: str  # the program's name for itself: the path, or its folder's
     _code: CodeType | None = field(default=None, repr=False)
 
     @property
@@ -41,7 +42,7 @@ class Script:
 
     def run(self) -> None:
         assert self._code is not None, "prepare() comes first"
-        sys.argv = [self.path, *self.arguments]
+        sys.argv = [self.name, *self.arguments]
         file = _joined(self.path)
         run_as_main(self._code, file=file, loader=SourceFileLoader("__main__", file))
 
@@ -112,21 +113,18 @@ Target = Script | Module
 
 
 def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
-    """Return the program and its arguments, without one ``--`` between them; no words are a `UsageError`."""
+    """Return the program with its arguments, as ``python`` takes them; no words are a `UsageError`."""
     if not words:
         raise UsageError(
             "nothing to run",
             f"Name a script or `-m MODULE`: `unclobber {command} train.py`; "
             f"see `unclobber {command} --help`.",
         )
-    name, arguments = program_and_arguments(words)
-    return Module(name, arguments) if as_module else Script(name, arguments)
-
-
-def program_and_arguments(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Split a command line at the program's name; one ``--`` may stand after it."""
-    name, *arguments = words
-    return name, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
+    name, arguments = words[0], words[1:]
+    if as_module:
+        return Module(name, arguments)
+    main = os.path.join(name, "__main__.py")  # of a folder, which is run as a program
+    return Script(main if os.path.isfile(main) else name, arguments, name)
 
 
 def file_of_module(name: str) -> str | None:

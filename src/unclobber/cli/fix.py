@@ -4,8 +4,12 @@ diff.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
+import shlex
+import subprocess
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError, require_installed_torch
-from ..report import options_for
+from ..report import options_for, to_json
 from ..settings import ProjectSettings
 from . import _unrun
 from ._errors import UsageError
@@ -26,8 +30,7 @@ from ._terminal import PROGRAM
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..model import Report
-    from ..repair import Rounds
+    from ..repair import Rounds, Runner
 
 _NO_RUN = "Name files and folders: `unclobber fix --no-run src`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
@@ -126,6 +129,7 @@ def command(
     module = words[0] if as_module else ""
     # --write, --take and --format are no part of it: they show or write the same result.
     options = (script, target.arguments, module, timeout, to_end, fix_all, check)
+    elsewhere: dict[str, Any] = {}
     kept = KeptFix(cache_of(ProjectSettings.of(target.folder)), options)
     try:
         rounds = None if no_cache else kept.load()
@@ -144,9 +148,12 @@ def command(
                     progress=progress,
                 )
                 kept.keep(rounds, runner.reads)
+                if rounds.starts_processes:
+                    elsewhere = _in_processes(runner, (*["-m"] * as_module, *words))
     except KeyboardInterrupt:
         sys.stderr.write("unclobber: interrupted; nothing was written\n")
         return 130
+    rounds = dataclasses.replace(rounds, elsewhere=_reason(elsewhere))
     if rounds.failure is not None:
         sys.stderr.write(rounds.failure.details)
         raise UnclobberError(f"{rounds.failure.reason}.")
@@ -159,7 +166,7 @@ def command(
     if format_ == "text" and not (only_diff or check):
         stories, ways = _stories(rounds), _ways(rounds, take)
     report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
-    document = _json(report, rounds, diff) if format_ == "json" else {}
+    document = _json(elsewhere or dict(to_json(report)), rounds, diff) if format_ == "json" else {}
     written = rounds.write() if write and (rounds.proved or take) else []
     if only_diff:
         write_document(sys.stdout, diff)
@@ -172,6 +179,42 @@ def command(
         return int(bool(rounds.proved))
     fixed = bool(written) and (rounds.clean or not fix_all or bool(take))
     return 0 if fixed or (rounds.clean and not rounds.proved) else 1
+
+
+def _in_processes(runner: Runner, words: tuple[str, ...]) -> dict[str, Any]:
+    """Return the document of a watched run if it finds anything in processes that the script starts."""
+    copy, output = runner.copy, runner.file("in-processes")
+    assert copy is not None  # the script has run
+    command = [sys.executable, "-m", "unclobber", "run", "--format=json", f"--output={output}"]
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):  # it may end without a report
+        subprocess.run(
+            [*command, *map(copy.there, words)],
+            cwd=copy.there(os.path.realpath(os.getcwd())),
+            env=runner.environment,
+            timeout=runner.timeout,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        with open(output, encoding="utf-8") as file:
+            text = file.read()
+        for folder, its_copy in copy.pairs:
+            text = text.replace(its_copy, folder)
+        document: dict[str, Any] = json.loads(text)
+        return document if document["findings"] else {}
+    return {}
+
+
+def _reason(elsewhere: dict[str, Any]) -> str:
+    """Return why nothing is proved for the findings of a watched run, as a clause; empty without a run."""
+    if not elsewhere:
+        return ""
+    where = (f"{of['code']} in process {' and '.join(of['processes'])}" for of in elsewhere["findings"])
+    return (
+        f"{', '.join(where)}: edits are proved for the script's own process alone, so let that call the "
+        f"function once; "
+        f"`{shlex.join(('unclobber', 'run', *elsewhere['command']))}` explains what is wrong"
+    )
 
 
 def _print(
@@ -284,11 +327,8 @@ def _print_diff(diff: str) -> None:
         console.print(Text(line, style=style))
 
 
-def _json(report: Report, rounds: Rounds, diff: str) -> dict[str, Any]:
-    """Return the JSON document of a fix: the report, the diff, the proofs and the ways."""
-    from ..report import to_json
-
-    document: dict[str, Any] = dict(to_json(report))
+def _json(document: dict[str, Any], rounds: Rounds, diff: str) -> dict[str, Any]:
+    """Return the JSON document of a fix: the report's, with the diff, the proofs and the ways."""
     ways = [
         {
             "number": number,

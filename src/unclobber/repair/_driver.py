@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import os
 import pickle
 import signal
@@ -22,6 +23,7 @@ import weakref
 from collections.abc import Iterator
 from typing import cast
 
+from ._input import Input
 from ._job import INTERRUPTED, Job
 
 
@@ -107,7 +109,8 @@ def _decode(digits: str) -> Job:
 def _run(job: Job, digits: str, no_new_threads: bool) -> str:
     """Run a job in a child, and return how it ended: ``done``, ``timeout`` or ``died <code>``."""
     if not (no_new_threads and _may_fork()):
-        fresh = subprocess.Popen([sys.executable, "-m", "unclobber.repair._driver", digits])
+        again = [sys.executable, "-m", "unclobber.repair._driver", digits]
+        fresh = subprocess.Popen(again, pass_fds=[at for at in [job.at.input] if at >= 0])
         try:
             return _wait(fresh.pid, job)
         finally:
@@ -165,14 +168,13 @@ def _be_the_child(job: Job) -> None:
     if hasattr(os, "setsid"):
         with contextlib.suppress(OSError):
             os.setsid()
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
+    read = Input(job.at.input, os.path.join(os.path.dirname(job.at.answer_to), "input"))
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(read))
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(f"{job.at.answer_to}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), stream)
-    sys.stdin = os.fdopen(0, closefd=False)
     if job.at.folder:
         os.chdir(job.at.copy.there(os.path.realpath(job.at.folder)))
-    Run(job).perform()
+    Run(job, read).perform()
     with open(f"{job.at.answer_to}.modules", "w") as names:
         names.write("\n".join(name for name in list(sys.modules) if name.startswith("torch.")))
 

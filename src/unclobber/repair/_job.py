@@ -58,6 +58,7 @@ class Surroundings:
     answer_to: str  # file for the pickled `Ran`
     timeout: float
     seconds_to_end: float  # time limit for reaching the end, in seconds
+    input: int = -1  # descriptor of the command's own standard input; negative if it has none
 
 
 Slot = tuple[str, int]
@@ -160,7 +161,8 @@ class Ran:
     """Differences of its end state from the reference's; None if that was not compared."""
     times: tuple[str, ...] = ()  # the streams and files that were compared without the times in them
     too_long: bool = False  # whether it was ended because the end did not come in time
-    called_input: bool = False  # whether it called ``input``
+    lacks_input: bool = False  # whether it read its standard input although the command was given none
+    children: bool = False  # whether it started processes with ``multiprocessing``
     held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     reads: tuple[str, ...] | None = ()
     """Files that it read; None if other processes or hosts may have read for it."""

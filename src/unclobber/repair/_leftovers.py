@@ -24,7 +24,7 @@ _UNSEEN = ("os.fork", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.c
 
 class Files:
     """Audit hook that records effects that show nowhere else: files that the program reads as an earlier run
-    left them, files that it opens for writing, and calls of ``input``.
+    left them, and files that it opens for writing.
 
     Args:
         copy: The copied folders.
@@ -45,16 +45,13 @@ class Files:
         """Absolute path of a file that an earlier run left to a digest of its content at its first read."""
         self.reads: set[str] | None = set()
         """The user's own paths of the files that it reads; None if others may read for it."""
-        self.called_input = False
         self.off = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an ``input`` call, or a file that is opened."""
+        """Record a file that is opened."""
         if self.off:
             return
-        if event == "builtins.input":
-            self.called_input = True
-        elif event in _UNSEEN:
+        if event in _UNSEEN:
             self.reads = None
         elif event == "open" and isinstance(arguments[0], (str, bytes)) and isinstance(arguments[2], int):
             # The program's own call will fail in the same way.

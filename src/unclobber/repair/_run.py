@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import multiprocessing.process
 import os
 import pickle
 import random
@@ -23,6 +24,7 @@ from ..torch_internals.engine import engine
 from . import _end_state, _interpretations
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
+from ._input import Input
 from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
 from ._leftovers import Files
 from ._living import Living
@@ -36,9 +38,9 @@ SEED = 0  # seed of every generator before the script starts; a script that sets
 class Run:
     """A run of the program in this process, with its comparison and its answer."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, read: Input) -> None:
         """Load the reference, and prepare the session, the recorder and the audit hooks."""
-        self.job = job
+        self.job, self.read = job, read
         self.reference = None if job.against is None else _loaded(job.against)
         self.project = Project.of(os.path.join(job.at.folder, job.program.script), job.program.root)
         self.before = frozenset(sys.modules) - {"__main__"}
@@ -136,6 +138,9 @@ class Run:
         """Return the result so far, without comparisons."""
         session, recorder = self.session, self.recorder
         own = () if self.finding is None or self.finding in session.findings else (self.finding,)
+        children = repr(multiprocessing.process._process_counter) != "count(1)"  # type: ignore[attr-defined]
+        # A kept result doesn't know the bytes that were piped in.
+        others = self.files.reads is None or children or self.read.is_read
         return Ran(
             ended=self.ended,
             findings=(*session.findings, *own),
@@ -146,9 +151,10 @@ class Run:
             cpu_seconds=time.process_time() - self.cpu_began,
             peak_bytes=max(0, _peak() - self.base),
             loaded=self._loaded(),
-            called_input=self.files.called_input,
+            lacks_input=self.read.is_read and not self.read.is_given,
+            children=children,
             held=self.holders.by_statement(),
-            reads=None if self.files.reads is None else tuple(self.files.reads),
+            reads=None if others else tuple(self.files.reads or ()),
             leftovers=dict(self.files.digests),
         )
 

@@ -9,6 +9,7 @@ disk, never a half-edited one.
 from __future__ import annotations
 
 import heapq
+import os
 import re
 import time
 import traceback
@@ -131,8 +132,11 @@ class Search:
         first = self._trial.watched(project.overlay, whole=True)
         finding = first.finding
         if finding is None:
-            said = f"the program did not get to a finding: {first.error or first.ended.value}"
-            return Clean() if first.ended.well else Failed(said)
+            why = "" if first.ended.well else first.error or first.ended.value
+            if first.lacks_input and os.isatty(0):
+                why = "it reads its standard input, which is this terminal: use a file, `< FILE`"
+            said = f"the program did not get to a finding: {why}"
+            return Failed(said) if why else Clean(first.children)
         self._trial.until = first.failed_at or 1
         project = replace(project, loaded=first.loaded)
         start = _SearchState(project, interpretations=self.known)

@@ -139,7 +139,7 @@ class Trial:
         unequal = [entry for entry in others if not entry.plain]
         if first.too_long or again.too_long:
             self.not_to_end = self._too_long
-        elif first.called_input:
+        elif first.lacks_input:
             self.not_to_end = "it asks for input"
         elif again.at_end is None:
             self.not_to_end = _NO_END

@@ -43,10 +43,12 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
         own = {site.path for site in _places(finding) if not site.library}
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
         best = or_default(lambda finding=finding: _candidate(finding, script, ends), unknown)  # type: ignore[misc]
+        # `fix` proves edits for the script's own process alone.
+        proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
         if isinstance(best, Fix):
-            findings[at] = _carrying(finding, replace(best, proved_by=command))
-        elif best and command is not None:
-            findings[at] = _with(finding, Fix(f"`{command}` looks for an edit, and proves it by running it"))
+            findings[at] = _carrying(finding, replace(best, proved_by=proved_by))
+        elif best and proved_by is not None:
+            findings[at] = _with(finding, Fix(f"`{proved_by}` looks for an edit, and proves it by running it"))
     return replace(report, findings=tuple(findings))
 
 

@@ -155,6 +155,8 @@ class Unproved:
 class Clean:
     """The program runs without a finding."""
 
+    children: bool = False  # whether it starts processes, in which nothing is seen here
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:

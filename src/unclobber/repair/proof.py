@@ -40,15 +40,20 @@ class Runner:
         self._copied_for = ("", "")
         self._filler: Filler | None = None
         self._process: subprocess.Popen[str] | None = None
+        self._input = -1
         self._folder: str | None = None
 
     def __enter__(self) -> Runner:
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
+        with contextlib.suppress(OSError):
+            self._input = os.dup(0)
         self._driver()  # so that it imports torch while this process parses
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._end(in_the_middle=error[0] is not None)
+        if self._input >= 0:
+            os.close(self._input)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -95,9 +100,9 @@ class Runner:
         assert self.copy is not None
         assert self._filler is not None
         self._filler.fill(job.texts)
-        at = Surroundings(os.getcwd(), self.copy, answer, self.timeout, self.seconds_to_end)
-        job = replace(job, at=at)
         process = self._driver()
+        at = Surroundings(os.getcwd(), self.copy, answer, self.timeout, self.seconds_to_end, self._input)
+        job = replace(job, at=at)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -136,21 +141,23 @@ class Runner:
             os.unlink(name)
         return ran
 
+    @property
+    def environment(self) -> dict[str, str]:
+        paths = [path for path in (os.environ.get("PYTHONPATH"), os.path.dirname(PACKAGE)) if path]
+        # All runs must iterate sets of strings in the same order.
+        return {"PYTHONHASHSEED": "0", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
     def _driver(self) -> subprocess.Popen[str]:
         """Return the driver process, started if there is none."""
         if self._process is None:
-            environment = dict(os.environ)
-            # All runs must iterate sets of strings in the same order.
-            environment.setdefault("PYTHONHASHSEED", "0")
-            paths = [path for path in (environment.get("PYTHONPATH"), os.path.dirname(PACKAGE)) if path]
-            environment["PYTHONPATH"] = os.pathsep.join(paths)
             with _interrupts_wait():
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "unclobber.repair._driver"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
-                    env=environment,
+                    pass_fds=[at for at in [self._input] if at >= 0],
+                    env=self.environment,
                 )
         return self._process
 

@@ -23,6 +23,7 @@ class Rounds:
     project: Project
     runs: int = 0  # number of runs of the script
     in_place: bool = False  # whether it ran in its own folder, because that is too large to copy
+    elsewhere: str = ""  # what was found in processes that the script starts, as a clause
 
     @property
     def last(self) -> Outcome:
@@ -37,13 +38,17 @@ class Rounds:
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, (Proved, Unproved)))
 
     @property
+    def starts_processes(self) -> bool:
+        return isinstance(self.last, Clean) and self.last.children
+
+    @property
     def clean(self) -> bool:
-        return isinstance(self.last, Clean)
+        return isinstance(self.last, Clean) and not self.elsewhere
 
     @property
     def reason(self) -> str | None:
         """Why the last round proved nothing, without a full stop; None if it did or had nothing to prove."""
-        return None if isinstance(self.last, (Proved, Clean)) else self.last.reason
+        return self.elsewhere or None if isinstance(self.last, (Proved, Clean)) else self.last.reason
 
     @property
     def failure(self) -> Failed | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import runpy
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,9 @@ def test_the_edit(tmp_path):
     assert first.verified is False
     assert "-y *= 2" in first.diff
     assert [fix.guard for fix in others] == [True]
+    elsewhere = [replace(finding, processes=("SpawnProcess-1",)) for finding in report.findings]
+    # What a process of the script's own runs, `fix` does not follow.
+    assert candidate(replace(report, findings=tuple(elsewhere)), path).proved_by is None
 
 
 def test_each_finding_has_its_own(tmp_path):
