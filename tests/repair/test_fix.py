@@ -255,7 +255,7 @@ def test_two_findings_in_two_files(fix):
         y += 1
         return y
     """
-    done = fix(text, "--all", "--write", arguments=("--", "--scale", "2"), files={"layers.py": layers})
+    done = fix(text, "--all", "--write", arguments=("--scale", "2"), files={"layers.py": layers})
     assert done.code == 0, done.out + done.err
     assert "y = y.mul(2)" in done.text
     assert "y = y + 1" in (done.script.parent / "layers.py").read_text()
@@ -417,12 +417,12 @@ y.sum().backward()
 @pytest.fixture
 def elsewhere(tmp_path_factory):
     """The arguments that name a folder which is not the script's."""
-    return ("--", str(tmp_path_factory.mktemp("elsewhere")))
+    return (str(tmp_path_factory.mktemp("elsewhere")),)
 
 
 def test_a_script_that_resumes_from_its_own_checkpoint(fix):
     """In its folder every run finds what was there before the first; nothing is left behind there."""
-    done = fix(RESUMED, "--diff", arguments=("--", "."))
+    done = fix(RESUMED, "--diff", arguments=(".",))
     assert "+y = y + 1" in done.out
     assert not (done.script.parent / "ckpt.pt").exists()
 
@@ -601,27 +601,19 @@ def test_a_later_round_knows_what_the_earlier_ones_have_repaired(fix):
     assert done.text.count("retain_graph=True") == 1
 
 
-SAME = """
-import torch
-
-net = torch.nn.Linear(2, 1)
-x = torch.ones(3, 2)
-def update(old):
-    loss = (net(x).sigmoid() / old).sum()
-    loss.backward()
-old = net(x).sigmoid()
-update(old)
-update(old)
-"""
-
-
 def test_what_is_not_fixed_says_which_candidate_came_furthest(fix):
-    """Here the only one runs clean, and its gradients are zero."""
-    said = " ".join(fix(SAME).out.split())
-    assert (
-        "furthest came the one to keep the graph in `loss.backward()` for the next backward: there are no"
-        in said
-    )
+    """Here each runs clean, and a view is left without the write."""
+    text = """
+    import torch
+
+    w = torch.ones(2, requires_grad=True)
+    exec("y = w.exp()")
+    h = y.view(2)
+    y += 1
+    (h * y).sum().backward()
+    """
+    said = " ".join(fix(text).out.split())
+    assert "furthest came the one to write `y` into a new tensor: another loss at backward call 1" in said
 
 
 LAST = """
@@ -662,6 +654,39 @@ for _ in range(2):
     first.zero_grad(); actor_loss.backward(retain_graph=True); first.step()
     second.zero_grad(); critic_loss.backward(); second.step()
 """
+
+
+RECURSION = """
+import torch
+from torch.nn.functional import relu
+
+a = torch.full((2,), 0.5, requires_grad=True)
+x, y = torch.ones(6), torch.zeros(6)
+for t in range(2, 6):
+    acc = x[t] - a[0] * y[t - 1]
+    acc = acc - a[1] * y[t - 2]
+    y[t] = acc
+"""
+
+
+def test_a_recursion_keeps_elements_and_no_buffers(fix):
+    """Copies of the elements in two lines come before one of the whole buffer in each turn; how many of the
+    script's backward calls were compared is said."""
+    done = fix(RECURSION + "y.sum().backward()\nfor _ in range(4):\n    a.sum().backward()\n")
+    assert {"a[0] * y[t - 1].clone()", "a[1] * y[t - 2].clone()"} <= {
+        line.partition(" - ")[2] for line in done.out.splitlines() if line.startswith("+ ")
+    }
+    assert "y = y.clone()" not in done.out
+    assert "at the first 3 of 5 backward calls" in " ".join(done.out.split())
+
+
+def test_gradients_that_are_zero(fix):
+    """They prove nothing, which is said; a copy of the whole buffer has its cost beside it."""
+    done = fix(RECURSION.replace("y[t - 2]", "x[t]") + "relu(y[5] - 9.0).backward()\n")
+    out = " ".join(done.out.split())
+    assert "not fixed: a cure runs clean, but there is no gradient other than zero to compare" in out
+    assert "note: each turn copies all of `y`, and backward keeps the copies: the square of its" in out
+    assert (done.code, "+    acc = x[t] - a[0] * y[t - 1].clone()" in done.out) == (1, True)
 
 
 def test_an_edit_that_another_one_replaces_goes(fix):

@@ -51,6 +51,7 @@ class Candidate:
     """Whether the write is no longer made at all: only the names that its statement binds get the new
     value."""
     guess: bool = False  # whether the edited expression is only probably the right one
+    whole: str = ""  # a tensor that each turn of a loop copies as a whole, although it takes parts alone
     late: bool = False  # whether to try and prefer it after other edits of the same size
     fixer: str = ""  # the fixer's name, which the table of fixers sets
 
@@ -59,4 +60,4 @@ class Candidate:
         """True if the program may lose a write or a gradient by it, or the user must decide: such an edit is
         shown only once it is proved."""
         certain = not (self.offered or self.guess or self.moves or self.drops or self.late)
-        return not certain or bool(self.shared_name or self.note)
+        return not certain or bool(self.shared_name or self.note or self.whole)

@@ -23,7 +23,7 @@ from . import _hiding, _plan
 from ._candidate import Candidate, interpretation_of
 from ._job import CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
-from ._trial import Trial
+from ._trial import NO_GRADIENTS, Trial
 from .fixers import FIXERS
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
@@ -52,17 +52,18 @@ class _SearchState:
     never_read_again: frozenset[str] = frozenset()
 
     @property
-    def order(self) -> tuple[bool, bool, bool, int, int, int]:
+    def order(self) -> tuple[int, ...]:
         """Sort key, by what a reviewer minds: lost gradients, copies of parameters, hidden writes, copies of
-        tensors. Of equal ones those come first that have passed more findings, then the smallest."""
+        whole buffers in each turn of a loop, copies of tensors. Of equal ones those come first that have passed more findings, then the smallest."""
         return (*self.faults, self.copies, -len(self.steps), self.lines)
 
     @property
-    def faults(self) -> tuple[bool, bool, bool]:
+    def faults(self) -> tuple[bool, ...]:
         """The faults of a repair, of which a later state may not have more than a proved one."""
         # A write that looks like a part of the computation may be taken out of the graph.
         drops = any(step.late and step.interpretation == Interpretation.NOT_RECORDED for step in self.steps)
-        return drops, bool(self._more(".functional_call(")), bool(self.blind_holders)
+        whole = any(step.whole for step in self.steps)
+        return drops, bool(self._more(".functional_call(")), bool(self.blind_holders), whole
 
     def may_replace(self, best: _SearchState) -> bool:
         simpler = len(self.steps) < len(best.steps) and self.copies <= best.copies
@@ -85,7 +86,7 @@ class _SearchState:
         return dict(self.project.overlay)
 
 
-_QueueEntry = tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]
+_QueueEntry = tuple[tuple[int, ...], int, _SearchState]
 """A state to be tried, with its order and the turn in which it was found."""
 
 
@@ -296,7 +297,7 @@ class Search:
         proof = self._trial.proof(ran, reference)
         if isinstance(proof, str):
             self._note(state, ran, proof)
-            return None
+            return _repair(state, None) if proof == NO_GRADIENTS and ran.ended.well and not ran.at_end else None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None
@@ -392,7 +393,7 @@ class Search:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
             return f"the script would not do the same to its end: {self._rejected[0]}{only}"
         if unproved:
-            return "a cure runs clean, but there is nothing to compare its gradients with"
+            return f"a cure runs clean, but {NO_GRADIENTS}"
         if not self._tried:
             return "no cure knows what to do at these places"
         reference = next(iter(self._trial.references.values()), None)
@@ -401,13 +402,17 @@ class Search:
         return f"none of {self._tried} candidates runs clean with the same gradients{self._nearest[1]}"
 
 
+_WHOLE = "each turn copies all of `{}`, and backward keeps the copies: the square of its memory"
+
+
 def _interpretations(finding: Finding, own: Interpretation | None = None) -> frozenset[Any]:
     return frozenset({own or interpretation_of(finding)})
 
 
 def _repair(state: _SearchState, proof: Proof | None) -> Repair:
     """Return a state as a repair."""
-    notes = dict.fromkeys([*(step.note for step in state.steps), *state.blind_holders])
+    wholes = (step.whole and _WHOLE.format(step.whole) for step in state.steps)
+    notes = dict.fromkeys([*(step.note for step in state.steps), *wholes, *state.blind_holders])
     return Repair(
         titles=tuple(step.title for step in state.steps),
         fixers=tuple(step.fixer for step in state.steps),

@@ -18,6 +18,7 @@ from ._probes import WriteStatement
 from .outcome import Proof
 from .proof import Runner
 
+NO_GRADIENTS = "there is no gradient other than zero to compare"
 _NO_END = "it does not come to an end under guard"
 
 
@@ -160,13 +161,14 @@ class Trial:
         """Return the proof that a changed run gives; else the reason why it gives none, as a clause."""
         comparison = ran.comparison
         if comparison is None or comparison.why is not None or not comparison.gradients:
-            return (comparison and comparison.mismatch) or "there are no gradients to compare"
+            return (comparison and comparison.mismatch) or NO_GRADIENTS
         mismatch = self._why_not_to_end(ran, reference.ran)
         return Proof(
             interpretation=" and ".join(sorted(reference.interpretations - {Interpretation.AS_WRITTEN}))
             or Interpretation.AS_WRITTEN,
             backward=comparison.compared,
             leaves=comparison.leaves,
+            calls=ran.backwards,
             largest_difference=comparison.largest_difference,
             seconds=ran.seconds - reference.ran.seconds,
             cpu_seconds=ran.cpu_seconds - reference.ran.cpu_seconds,

@@ -18,6 +18,7 @@ class Proof:
     interpretation: str  # the reference's interpretation of the program, as a phrase: ``as written``
     backward: int  # the last backward call at which gradients were compared, 1-based
     leaves: int  # leaves whose gradients were compared there
+    calls: int = 0  # backward calls of the whole run
     largest_difference: float = 0.0
     """Largest difference relative to the largest gradient element of its tensor; 0 if bit-equal."""
     seconds: float = 0.0  # wall time of the candidate's run minus that of the reference, in seconds
@@ -53,7 +54,9 @@ class Proof:
                 f"{what}, {how}; not to the end, because {self.why_not_to_end}"
             )
         left_out = f"; left out, as it changes from run to run: {listing(self.left_out)}"
-        calls = plural(self.backward, "backward call")
+        calls = plural(max(self.calls, self.backward), "backward call")
+        if self.calls > self.backward:
+            calls = f"the first {self.backward} of {calls}"
         return (
             f"proved to the end: output, files and state are those of {what}, and so are loss and gradients "
             f"of {leaves}, {how}, at {calls}{left_out if self.left_out else ''}"
@@ -87,9 +90,10 @@ class Repair:
     changed_lines: int
     proof: Proof | None = None
     notes: tuple[str, ...] = ()  # warnings for the user: side effects of the edits, or the interpretation
-    faults: tuple[bool, bool, bool] = (False, False, False)
-    """Whether it takes a write out of the graph, calls a module with copies of its parameters, or may hide a
-    write from a holder of the tensor, which a comparison of gradients need not show."""
+    faults: tuple[bool, ...] = ()
+    """Whether it takes a write out of the graph, calls a module with copies of its parameters, may hide a write
+    from a holder of the tensor, which a comparison of gradients need not show, or copies a whole buffer in
+    each turn of a loop."""
     copies: int = 0  # the number of copies of tensors that it adds
     interpretations: frozenset[Any] = frozenset()  # the reference's, for what it repairs
     applicable: bool = True  # false for edits that change the result: they are shown, never written

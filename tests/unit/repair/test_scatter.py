@@ -78,13 +78,14 @@ def test_the_name_whose_tensor_others_may_hold(tmp_path, before, place, shared):
     assert {candidate.shared_name for candidate in candidates} == {shared}
 
 
-@pytest.mark.parametrize(("read", "late"), [("net(x)", False), ("net(x[i - 1])", True), ("net(h)", True)])
-def test_a_copy_of_the_whole_in_each_turn(tmp_path, read, late):
+@pytest.mark.parametrize("fixer", ["scatter", "clone-target"])
+@pytest.mark.parametrize(("read", "whole"), [("net(x)", ""), ("net(x[i - 1])", "x"), ("net(h)", "x")])
+def test_a_copy_of_the_whole_in_each_turn(tmp_path, read, whole, fixer):
     """It comes after other edits, unless the turn reads the whole, which a clone would copy, too."""
     path = tmp_path / "program.py"
     path.write_text(f"import torch\nfor i in range(4):\n    v = {read}\n    x[:, i] = v\nuse(x)\n")
     write = Write(site(path, "x[:, i] = v"), "copy_", True, True)
-    candidates = FIXERS["scatter"](
+    candidates = FIXERS[fixer](
         Finding("UC101", "a message", writes=(write,)), Project(str(tmp_path.resolve()))
     )
-    assert {candidate.late for candidate in candidates} == {late}
+    assert {candidate.whole for candidate in candidates} == {whole}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Sequence
 
-from .._syntax import Source, calls, is_small, method_call, names_in, targets_of, walk
+from .._syntax import Source, calls, is_place, is_small, method_call, names_in, targets_of, walk
 
 
 def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | None:
@@ -36,6 +36,14 @@ def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
         filled = method_call(call, "append")
         if call is not None and filled is not None and place == f"{source.code(filled)}[-1]":
             yield from call.args
+
+
+def fills(source: Source, statement: ast.AST, place: ast.expr) -> bool:
+    """Return whether a loop round a statement takes a tensor only part by part, as a recursion fills its
+    buffer: a copy of the whole in each turn, which backward keeps, takes the square of its memory."""
+    code, loop = source.code(place), source.loop_round(statement)
+    same = [node for node in walk(loop) if is_place(node) and source.code(node) == code] if loop else []
+    return bool(same) and all(isinstance(source.parents[node], ast.Subscript) for node in same)
 
 
 def shortened(code: str, most: int = 50) -> str:

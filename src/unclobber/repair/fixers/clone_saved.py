@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...model import Finding, Save
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, is_name, root_name, walk
+from .._syntax import Comprehension, Source, is_name, is_place, root_name, walk
 from ..project import Project
-from ._blocks import shortened
+from ._blocks import fills, shortened
 from ._fresh import is_fresh
 from ._inplace import in_place
 from ._sites import saved_statements
@@ -35,7 +36,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             # A checkpoint's second run clones the value at that time, which may be overwritten already.
             guess = finding.code == "UC105" or not (is_result or alike == [node])
             texts = {path: source.replaced({node: code})}
-            yield Candidate(title, texts, shared_name=shared, hides_nothing=not shared, guess=guess)
+            part = is_place(node) and isinstance(source.parents[node], ast.Subscript)
+            whole = source.code(node) if part and fills(source, statement, node) else ""
+            edit = Candidate(title, texts, shared_name=shared, hides_nothing=not shared, guess=guess)
+            yield replace(edit, whole=whole)
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:

@@ -15,6 +15,7 @@ from .._candidate import Candidate
 from .._syntax import Source, arguments_of, is_name, is_place, root_place, walk
 from ..project import Project
 from ._aliases import shared_name
+from ._blocks import fills
 from ._fresh import binding_at
 from ._inplace import in_place
 from ._liveness import read_later
@@ -37,7 +38,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 shared = shared_name(source, statement, place)
                 # What else the statement reads of it is the copy's: `hs[t + 1] = cell(hs[t])`.
                 reads = sum(source.code(node) == name for node in walk(statement) if is_place(node)) > 1
-                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared, guess=reads)
+                whole, title = name if fills(source, statement, place) else "", f"write to a copy of `{name}`"
+                yield Candidate(title, {path: text}, whole=whole, shared_name=shared, guess=reads)
         for located in callers(write, project):
             yield from _copies_for_calls(located)
 

@@ -17,7 +17,7 @@ from .._candidate import Candidate
 from .._syntax import Source, is_constant, is_name, is_place, single_target, walk
 from ..project import Project
 from ._aliases import shared_name
-from ._blocks import assigned_to
+from ._blocks import assigned_to, fills
 from ._inplace import binary
 from ._liveness import read_later
 from ._sites import write_statements
@@ -49,19 +49,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             place, index, x = target.value, target.slice, source.code(target.value)
             if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
-            # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
-            # a state, that each turn computes again or reads as a whole.
-            loop = source.loop_round(statement)
-            places = filter(is_place, walk(loop)) if loop is not None else ()
-            same = [node for node in places if source.code(node) == x]
-            looped = bool(same) and all(isinstance(source.parents[node], ast.Subscript) for node in same)
+            whole = x if fills(source, statement, place) else ""
             shared = shared_name(source, statement, place)
             title = f"build the new `{x}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
             # `x[i] += v` runs the same operation whatever its index is.
             unknown = isinstance(statement, ast.AugAssign) and not any(map(_is_number, _parts(index)))
             guess |= unknown and form in ("index_put", "select_scatter")
-            yield Candidate(title, {path: text}, late=looped, shared_name=shared, guess=guess)
+            yield Candidate(title, {path: text}, whole=whole, shared_name=shared, guess=guess)
 
 
 def rewrites(
