@@ -54,7 +54,8 @@ class _SearchState:
     @property
     def order(self) -> tuple[int, ...]:
         """Sort key, by what a reviewer minds: lost gradients, copies of parameters, hidden writes, copies of
-        whole buffers in each turn of a loop, copies of tensors. Of equal ones those come first that have passed more findings, then the smallest."""
+        whole buffers in a loop, copies of tensors. Of equal ones those come first that have passed more
+        findings, then the smallest."""
         return (*self.faults, self.copies, -len(self.steps), self.lines)
 
     @property
@@ -297,7 +298,9 @@ class Search:
         proof = self._trial.proof(ran, reference)
         if isinstance(proof, str):
             self._note(state, ran, proof)
-            return _repair(state, None) if proof == NO_GRADIENTS and ran.ended.well and not ran.at_end else None
+            return (
+                _repair(state, None) if proof == NO_GRADIENTS and ran.ended.well and not ran.at_end else None
+            )
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None

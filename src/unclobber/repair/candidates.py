@@ -48,7 +48,9 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
         if isinstance(best, Fix):
             findings[at] = _carrying(finding, replace(best, proved_by=proved_by))
         elif best and proved_by is not None:
-            findings[at] = _with(finding, Fix(f"`{proved_by}` looks for an edit, and proves it by running it"))
+            findings[at] = _with(
+                finding, Fix(f"`{proved_by}` looks for an edit, and proves it by running it")
+            )
     return replace(report, findings=tuple(findings))
 
 

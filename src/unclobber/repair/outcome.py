@@ -91,9 +91,9 @@ class Repair:
     proof: Proof | None = None
     notes: tuple[str, ...] = ()  # warnings for the user: side effects of the edits, or the interpretation
     faults: tuple[bool, ...] = ()
-    """Whether it takes a write out of the graph, calls a module with copies of its parameters, may hide a write
-    from a holder of the tensor, which a comparison of gradients need not show, or copies a whole buffer in
-    each turn of a loop."""
+    """Whether it takes a write out of the graph, calls a module with copies of its parameters, may hide a
+    write from a holder of the tensor, which a comparison of gradients need not show, or copies a whole buffer
+    in each turn of a loop."""
     copies: int = 0  # the number of copies of tensors that it adds
     interpretations: frozenset[Any] = frozenset()  # the reference's, for what it repairs
     applicable: bool = True  # false for edits that change the result: they are shown, never written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -31,6 +32,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
         write_facts=None,
         callers=(),
         variant=None,
+        below=(),
     ):
         path = tmp_path / "program.py"
         path.write_text(dedent(text).lstrip("\n"))
@@ -48,7 +50,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             code,
             "a message",
             variant=variant,
-            saved=save(place(saved), **(facts or {})),
+            saved=save(saved and replace(place(saved), below=below), **(facts or {})),
             writes=writes,
             needed=Need(place(needed)) if needed else None,
         )

@@ -6,7 +6,7 @@ import pytest
 from made_findings import saved_in, site
 from rewriting import plain, rewritten
 
-from unclobber.model import Finding, Write
+from unclobber.model import Finding, Frame, Write
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers.clone_parameters import rewrites as parameter_rewrites
 from unclobber.repair.project import Project
@@ -181,6 +181,16 @@ def test_parameters_are_copied_for_one_call(proposed):
     assert plain(new).splitlines()[1:4] == ["score = torch.func.functional_call(", f"    {called}", ")"]
 
 
+def test_the_weight_of_a_linear_layer_is_copied_alone(proposed):
+    """One tensor and no dictionary, where the layer's own call saved it; this comes first."""
+    text = "import torch\ny = net.fc(x)\nopt.step()\n"
+    facts = {"name": "net.fc.weight", "expression": "net.fc.weight"}
+    below = (Frame("linear.py", 134, "Linear.forward", library=True),)
+    first, _ = proposed(clone_parameters, "UC101", text, saved="net.fc(x)", facts=facts, below=below)
+    called = "torch.nn.functional.linear(x, net.fc.weight.clone(), net.fc.bias)"
+    assert first == text.replace("net.fc(x)", called)
+
+
 def test_parameters_are_copied_for_all_calls_that_a_loss_may_need(proposed):
     """Features of real and of generated data are matched: a step between would change both graphs."""
     text = "import torch\nr = critic(real)\nf = critic(fake)\nopt.step()\n"
@@ -207,6 +217,9 @@ def test_frozen_statistics_alone_are_copied(proposed):
     copies = "{n: b.clone() for n, b in norm.named_buffers() if not norm.training}"
     called = f"norm, {copies}, (x,)"
     assert plain(new).splitlines()[1:4] == ["y = torch.func.functional_call(", f"    {called}", ")"]
+    text = text.replace("y =", "norm.eval()\ny =")
+    (new,) = proposed(clone_parameters, "UC102", text, saved="norm(x)", facts=facts)
+    assert "for n, b in norm.named_buffers()}, (x,)" in new
 
 
 def test_the_inputs_of_a_backward_are_no_operands(proposed):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from made_findings import save, site
 from rewriting import plain
 
+from unclobber.model import Finding
 from unclobber.repair.fixers import FIXERS
+from unclobber.repair.project import Project
 
 own_memory = FIXERS["own-memory"]
 
@@ -69,3 +72,15 @@ def test_what_shares_an_array_is_copied_where_it_is_made(proposed):
     assert proposed(own_memory, "UC102", ARRAYS, saved="net(obs)") == [
         plain(ARRAYS).replace(call, f"{call}.clone()") for call in made
     ]
+
+
+def test_an_array_that_another_file_fills_again(tmp_path):
+    """The loader makes the tensor, and is not on the way to where it is saved."""
+    loader, program = tmp_path / "loader.py", tmp_path / "program.py"
+    loader.write_text("import torch\ndef batches(x):\n    yield torch.from_numpy(x)\n")
+    program.write_text("import loader\nfor x in loader.batches(xs):\n    y = x * w\n")
+    finding = Finding("UC102", "a message", saved=save(site(program, "x * w")))
+    root = tmp_path.resolve()
+    project = Project(str(root), loaded=(str(root / "loader.py"), str(root / "program.py")))
+    (candidate,) = own_memory(finding, project)
+    assert "yield torch.from_numpy(x).clone()" in candidate.texts[str(root / "loader.py")]

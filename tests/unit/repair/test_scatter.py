@@ -78,6 +78,26 @@ def test_the_name_whose_tensor_others_may_hold(tmp_path, before, place, shared):
     assert {candidate.shared_name for candidate in candidates} == {shared}
 
 
+@pytest.mark.parametrize(
+    ("before", "index", "sure"),
+    [
+        ("for i in range(4)", "i", {"select_scatter"}),
+        ("for i, row in enumerate(w)", "i + 1", {"select_scatter"}),
+        ("for row, i in enumerate(w)", "i", set()),
+        ("for i in order", "i", set()),
+        ("for n in order", "n > 2", {"index_put"}),
+    ],
+)
+def test_an_index_is_a_number_or_a_tensor(tmp_path, before, index, sure):
+    """Where no operation says which, as in what `check` finds, an edit is certain only if the text does."""
+    path = tmp_path / "program.py"
+    path.write_text(f"import torch\n{before}:\n    x[{index}] = f(x)\nuse(x)\n")
+    write = Write(site(path, f"x[{index}] = f(x)"), "`[...] =`", True, True)
+    finding = Finding("UC101", "a message", writes=(write,))
+    candidates = FIXERS["scatter"](finding, Project(str(tmp_path.resolve())))
+    assert {each.title.split("`")[3] for each in candidates if not each.guess} == sure
+
+
 @pytest.mark.parametrize("fixer", ["scatter", "clone-target"])
 @pytest.mark.parametrize(("read", "whole"), [("net(x)", ""), ("net(x[i - 1])", "x"), ("net(h)", "x")])
 def test_a_copy_of_the_whole_in_each_turn(tmp_path, read, whole, fixer):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...model import Finding
+from ...model import Finding, Save
 from .._candidate import Candidate
 from .._syntax import Source, is_place, is_small, root_name, walk
 from ..project import Project
-from ._sites import callers, overwrites_parameters
+from ._sites import callers, overwrites_parameters, saved_statements
 
 _NOTE = "a last resort, which copies all weights of `{}`: their gradient stays that of the forward's values"
 _WIDEST = 100  # columns of a line that is not wrapped
@@ -22,15 +22,30 @@ _STATISTICS = "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.trainin
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
+    """Yield the calls that led to the save, the innermost first, if a parameter was overwritten."""
     if finding.saved is None or not overwrites_parameters(finding):
         return
+    for _, (path, source, statement) in saved_statements(finding, project):
+        for call in walk(statement):
+            weight = source.code(call.func) + ".weight" if isinstance(call, ast.Call) else ""
+            if weight == finding.saved.expression and _is_linear(finding.saved) and len(call.args) == 1:
+                values = f"{source.code(call.args[0])}, {weight}.clone(), {source.code(call.func)}.bias"
+                text = source.replaced({call: f"{source.torch_name}.nn.functional.linear({values})"})
+                yield Candidate(f"take a copy of `{weight}`", {path: text}, guess=True, late=True)
     frozen = (finding.saved.role or "").startswith("running")
     what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
-    for path, source, statement in reversed(list(callers(finding.saved, project))):
+    for path, source, statement in callers(finding.saved, project):
         for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
             title = f"call `{name}` with copies of its {what}"
+            block = source.block(statement) if is_small(statement) else []
+            # directly below `net.eval()` nothing counts
+            if f"{name}.eval()" in map(source.code, block[: block.index(statement)][-1:] if block else []):
+                text = text.replace(f" if not {name}.training", "")
             yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
+
+
+def _is_linear(saved: Save) -> bool:
+    return any(frame.function == "Linear.forward" for frame in saved.site.below) if saved.site else False
 
 
 def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:

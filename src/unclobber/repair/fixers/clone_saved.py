@@ -39,7 +39,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             part = is_place(node) and isinstance(source.parents[node], ast.Subscript)
             whole = source.code(node) if part and fills(source, statement, node) else ""
             edit = Candidate(title, texts, shared_name=shared, hides_nothing=not shared, guess=guess)
-            yield replace(edit, whole=whole)
+            # A function that only returns what it computes is right: the copy is its caller's, who writes.
+            others = all((w.site and w.site.function) != site.function for w in finding.writes)
+            yield replace(edit, whole=whole, late=is_result and others and isinstance(statement, ast.Return))
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:

@@ -7,13 +7,14 @@ whether any does.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
-from itertools import takewhile
 
 from ...model import Finding, Site
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, flat, is_place, method_call, walk
+from .._syntax import Source, flat, is_place, method_call, walk
+from .._text import Splice
 from ..project import Project
 from ._aliases import held_elsewhere, shared_name
 from ._fresh import is_fresh
@@ -115,9 +116,17 @@ def _with_its_name(
     if isinstance(statement, ast.Assign) and statement.value is call:
         named = name in map(source.code, statement.targets)
         return source.replaced({call: value if named else f"{name} = {value}"}), name, is_shared
-    if isinstance(written, ast.Name) and not _in_own_scope(source, call, statement):
+    line = source.own_line(statement)
+    if isinstance(written, ast.Name) and line and not _is_within(source, call, statement, _PERHAPS):
+        own = source.lines_of((f"{name} = {value}",), line.indent)
+        return source.edited(Splice(line.start, line.start, own), source.change(call, name)), name, is_shared
+    if isinstance(written, ast.Name) and not _is_within(source, call, statement, _SCOPES):
         return source.replaced({call: f"({name} := {value})"}), name, is_shared
     return source.replaced({call: value}), name, True
+
+
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_PERHAPS = (*_SCOPES, ast.IfExp, ast.BoolOp, ast.Compare)  # a part may not run, or runs more than once
 
 
 def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, name: str) -> bool:
@@ -132,6 +141,6 @@ def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, na
     )
 
 
-def _in_own_scope(source: Source, node: ast.AST, statement: ast.AST) -> bool:
-    above = takewhile(lambda above: above is not statement, source.all_above(node))
-    return any(isinstance(part, ast.Lambda | Comprehension) for part in above)
+def _is_within(source: Source, node: ast.AST, outer: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
+    between = itertools.takewhile(lambda above: above is not outer, source.all_above(node))
+    return any(isinstance(above, kinds) for above in between)

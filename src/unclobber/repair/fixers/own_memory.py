@@ -23,11 +23,15 @@ _OF_ARRAYS = ("from_numpy", "as_tensor", "frombuffer")
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies of the tensor where it is made, then copies of the writing statement's operands."""
-    for path, source, statement in callers(finding.saved, project) if finding.code == "UC102" else ():
-        for call in calls(source.function(statement) or source.tree, _OF_ARRAYS):
+    here = list(callers(finding.saved, project)) if finding.code == "UC102" else []
+    # The loader that fills its arrays again may be in another file.
+    others = dict(project.sources((), "numpy")) if here else {}
+    for path, source in ({path: source for path, source, _ in here} | others).items():
+        for call in calls(source.tree, _OF_ARRAYS):
             title = f"copy `{source.code(call)}`, so that a write to the array can't reach it"
             text = source.replaced({call: cloned(source, call)})
-            yield Candidate(title, {path: text}, guess=call not in walk(statement))
+            guess = not any(call in walk(statement) for _, _, statement in here)
+            yield Candidate(title, {path: text}, guess=guess)
     for _, (path, source, statement) in saved_statements(finding, project):
         for call in calls(statement, torch_table().expands):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, is_constant, is_name, is_place, single_target, walk
+from .._syntax import For, Source, is_constant, is_name, is_place, names_in, single_target
 from ..project import Project
 from ._aliases import shared_name
 from ._blocks import assigned_to, fills
@@ -53,10 +53,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             shared = shared_name(source, statement, place)
             title = f"build the new `{x}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
-            # `x[i] += v` runs the same operation whatever its index is.
-            unknown = isinstance(statement, ast.AugAssign) and not any(map(_is_number, _parts(index)))
-            guess |= unknown and form in ("index_put", "select_scatter")
-            yield Candidate(title, {path: text}, whole=whole, shared_name=shared, guess=guess)
+            # `x[i] += v` runs the same operation whatever its index is, and no source shows which one ran.
+            unknown = isinstance(statement, ast.AugAssign) or write.operation not in _FORMS_OF
+            if form in ("index_put", "select_scatter") and unknown:
+                is_sure = _is_mask if form == "index_put" else _is_int
+                guess |= not any(is_sure(source, part) for part in _parts(index))
+            # A registered buffer is better copied where it is saved than bound anew by each step.
+            kept = isinstance(place, ast.Attribute)
+            yield Candidate(title, {path: text}, late=kept, whole=whole, shared_name=shared, guess=guess)
 
 
 def rewrites(
@@ -76,7 +80,9 @@ def rewrites(
         value, is_number = source.code(statement.value), _is_number(statement.value)  # type: ignore[attr-defined]
     x = source.code(target.value)
     for form, code in _forms(source, target, x, value, is_number, dimensions):
-        if "\n" not in code and not (form == "index_put" and any(map(_is_number, _parts(target.slice)))):
+        if "\n" not in code and not (
+            form == "index_put" and any(_is_int(source, p) for p in _parts(target.slice))
+        ):
             yield source.replaced({statement: f"{x} = {code}"}), target, form
 
 
@@ -134,6 +140,32 @@ def _is_number(value: ast.expr) -> bool:
     if is_name(getattr(value, "func", None), "float") or last_name(value) == "inf":
         return True  # `float("-inf")`, `-math.inf`
     return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+def _is_int(source: Source, node: ast.expr) -> bool:
+    """Return whether an index is surely a number of Python's, for which ``index_put`` has no form."""
+    match node:
+        case ast.BinOp():
+            return _is_int(source, node.left) and _is_int(source, node.right)
+        case ast.Call():
+            return is_name(node.func, "int", "len")
+        case ast.Name():
+            loops = [n for n in source.nodes if isinstance(n, For) and node.id in names_in(n.target)]
+            values = list(assigned_to(source, node.id))
+            return (
+                bool(loops or values)
+                and all(
+                    isinstance(value, ast.Constant | ast.Call) and _is_int(source, value) for value in values
+                )
+                and all(_counts(loop, node.id) for loop in loops)
+            )
+    return _is_number(node)
+
+
+def _counts(loop: For, name: str) -> bool:  # `for i in range(n)`, `for i, x in enumerate(xs)`
+    call = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+    first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
+    return is_name(call, "range") or (is_name(call, "enumerate") and is_name(first, name))
 
 
 def _is_mask(source: Source, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
