@@ -134,14 +134,14 @@ def test_where_none_of_the_best_holds_to_its_end(last, monkeypatch):
     confirmed, batches = _search.Search._confirmed, []
 
     def refusing_the_first(search, found):
-        batches.append([repair.faults[2] for repair, _ in found])
+        batches.append([repair.costs[2] for repair, _ in found])
         return [] if len(batches) == 1 else confirmed(search, found)
 
     monkeypatch.setattr(_search.Search, "_confirmed", refusing_the_first)
     found = last(BROKEN.replace("y += 1", "kept = [y]\ny += 1").replace("backward()", "backward()\ndel kept"))
     assert isinstance(found, Proved), found
     assert [set(hide) for hide in batches] == [{False}, {True}]
-    assert found.best.faults[2]
+    assert found.best.costs[2]
     assert found.best.proof.verified == "whole-run"
 
 

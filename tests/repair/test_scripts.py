@@ -81,7 +81,7 @@ CURED = ALIAS.text.replace("torch.tanh(net(x))", "torch.tanh(net(x)).clone()")
 def _claimed(at: Desk, text: str) -> rounds.Rounds:
     """Rounds that claim a proof for another text."""
     finding = Finding(ALIAS.family, "a message")
-    repair = Repair(("a planted cure",), ("planted",), {str(at.path): text}, 1, Proof("as written", 1, 1))
+    repair = Repair(("a planted cure",), ("planted",), {str(at.path): text}, Proof("as written", 1, 1))
     project = Project(str(at.folder))
     project.encoded(str(at.path))
     return rounds.Rounds((Proved(finding, (repair,)), Clean()), project.with_texts(repair.texts))

@@ -48,7 +48,7 @@ def apply(
                     lines.append(f"not proved: {change.title}: {proof}")
                     continue
                 how = "to the bit"
-                if not proof.exact:
+                if proof.largest_difference:
                     how = f"within {proof.largest_difference:.0e} of the largest element"
                 lines.append(
                     f"proved: {change.title}: {size(change.saved)} off the peak; loss and gradients of "

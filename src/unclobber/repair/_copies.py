@@ -39,11 +39,8 @@ class Copy:
 
 
 def files_in(top: str, apart: str | None = None) -> Iterator[str]:
-    """Yield every file of a folder and its links.
-
-    Args:
-        apart: A folder to leave out with those that are not the program's own; None to leave out neither.
-    """
+    """Yield every file of a folder and its links.; with ``apart`` not those in it, nor in folders that are no
+    program's own."""
     for folder, names, files in os.walk(top):
         names[:] = [name for name in names if name not in _DROPPED]
         if apart is not None:
@@ -58,11 +55,7 @@ NOWHERE = Copy(())  # a copy of nothing
 def copy_for(root: str, home: str) -> Copy:
     """Return the copies for a program of a project: of the project's folder, and of the working directory.
 
-    Args:
-        home: A folder of unclobber's for the copies.
-
-    Returns:
-        A Copy without pairs if the folders are too large.
+    ``home`` is unclobber's own folder for them. There are no pairs if the folders are too large.
     """
     here = os.path.realpath(os.getcwd())
     if within(here, root):

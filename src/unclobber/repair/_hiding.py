@@ -47,14 +47,8 @@ def _probe(site: Site) -> WriteStatement:
 def hidden(
     candidate: Candidate, finding: Finding, project: Project, held: Mapping[WriteStatement, HeldBy]
 ) -> Hidden:
-    """Return the holders of a tensor that an edit no longer writes to.
-
-    Args:
-        candidate: An edit of the project's texts.
-        finding: The finding that it is meant to fix.
-        project: The texts before the edit.
-        held: Measured holders at the finding's writes in the project as it is.
-    """
+    """Return the holders of a tensor that an edit of the project no longer writes to, by those that were
+    measured at the finding's writes in the project as it is."""
     if candidate.hides_nothing or finding.entry.harms_others:
         return Hidden()
     never_read_again: set[str] = set()

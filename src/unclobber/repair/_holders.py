@@ -39,8 +39,7 @@ class _Seen:
 class Holders:
     """Callbacks for the calls that ``_probes.instrumented`` inserts into a program.
 
-    Args:
-        session: The session of the run, whose ledger knows autograd's current saves.
+    The ledger of the run's session knows autograd's current saves.
     """
 
     def __init__(self, session: Session) -> None:

@@ -7,30 +7,26 @@ import os
 import stat
 
 
-class Input(io.RawIOBase):
+class Input(io.FileIO):
     """The standard input of one run.
 
     A pipe can be read once only. The first run that reads it copies it to a file, to its end, and later runs
     read the file; a script that never reads it leaves it alone, because it may be its shell's own.
     """
 
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # both by ``readinto``
+
     def __init__(self, descriptor: int, kept: str) -> None:
-        """Put a file in the place of standard input: the command's own, a pipe's copy, or an empty one."""
+        """Put a file in the place of standard input: a pipe's copy, the command's own, or an empty one."""
         mode = 0 if descriptor < 0 else os.fstat(descriptor).st_mode
-        own = f"/dev/fd/{descriptor}" if stat.S_ISREG(mode) else os.devnull
+        again = (
+            kept if os.path.exists(kept) else f"/dev/fd/{descriptor}" if stat.S_ISREG(mode) else os.devnull
+        )
+        os.dup2(os.open(again, os.O_RDONLY), 0)
+        super().__init__(0, closefd=False)
         self.is_read, self._pipe, self._kept = False, descriptor, kept
-        self._waits = (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not os.path.exists(kept)
-        self._put(kept if os.path.exists(kept) else own)
-        self.is_given = self._waits or os.path.exists(kept) or stat.S_ISREG(mode)
-
-    def _put(self, path: str) -> None:
-        os.dup2(os.open(path, os.O_RDONLY), 0)
-
-    def readable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 0
+        self._waits = again == os.devnull and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+        self.is_given = self._waits or again != os.devnull
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Read the next bytes, as ``io.RawIOBase`` says."""
@@ -38,6 +34,6 @@ class Input(io.RawIOBase):
         if self._waits:
             with open(self._pipe, "rb", closefd=False) as pipe, open(self._kept, "wb") as file:
                 file.write(pipe.read())
+            os.dup2(os.open(self._kept, os.O_RDONLY), 0)
             self._waits = False
-            self._put(self._kept)
-        return os.readv(0, [buffer])
+        return super().readinto(buffer)

@@ -109,21 +109,12 @@ class Job:
     at: Surroundings = Surroundings("", NOWHERE, "", 120.0, 60.0)  # set by the ``Runner``
 
 
-class Why(Enum):
-    """The reasons why two runs don't agree."""
-
-    NO_REFERENCE = "the reference could not be run"
-    NOT_REACHED = "a backward call was not reached"
-    NOT_COMPARABLE = "gradients could not be compared"
-    OTHER_VALUES = "another loss or gradient"
-
-
 @dataclass
 class Comparison:
     """The comparison of a run's recorded values with the reference's."""
 
-    why: Why | None = None  # None if they agree
-    mismatch: str = ""  # the first difference, as a noun phrase
+    why: str | None = None  # the first difference, as a noun phrase; None if they agree
+    reached: bool = True  # whether both reached the backward call that must be compared
     compared: int = 0  # number of compared backward calls
     leaves: int = 0
     gradients: int = 0  # leaves that had a gradient in both runs

@@ -17,11 +17,7 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 def candidates(finding: Finding, project: Project, *, certain: bool = False) -> list[Candidate]:
     """Return the fixers' candidates for a finding: fewest changed lines first, no duplicates, those that the
-    user decides on last.
-
-    Args:
-        certain: Return only candidates without a doubt, and skip the fixers whose candidates always have one.
-    """
+    user decides on last. ``certain``: only those without a doubt, of fixers that have any."""
     ranked: list[tuple[int, bool, int, Candidate]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
     if certain:  # without a later write the tensor is overwritten all the same

@@ -33,11 +33,7 @@ class WriteStatement:
 
 
 def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement]) -> CodeType:
-    """Return the code of a file, with probes of the tensors that some statements write.
-
-    Args:
-        writes: Statements of this file; those that aren't found are skipped.
-    """
+    """Return the code of a file, with probes of the tensors that some of its statements write, if found."""
     encoded = decode(source) if isinstance(source, bytes) else Encoded(source, "utf-8")
     parsed = None if encoded is None else parse(encoded.text)
     if parsed is None:

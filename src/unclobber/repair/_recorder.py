@@ -16,7 +16,7 @@ import torch
 from ..torch_internals import compat
 from ..torch_internals.agreement import compared
 from ..torch_internals.engine import EngineCall
-from ._job import Comparison, Why
+from ._job import Comparison
 
 Key = tuple[Any, ...]
 AddedTo = tuple[Key, torch.Tensor | None, torch.Tensor | None]
@@ -187,7 +187,7 @@ def _node_of(root: Any) -> Any:
 def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Comparison:
     """Compare backward calls: all up to ``until``, which both must have reached, and later common ones."""
     if len(reference) < until or len(candidate) < until:
-        return Comparison(Why.NOT_REACHED, f"backward call {until} was not reached")
+        return Comparison(f"backward call {until} was not reached", reached=False)
     total = Comparison()
     for number in range(min(len(reference), len(candidate))):
         mine, other = reference[number], candidate[number]
@@ -197,7 +197,7 @@ def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], un
             or _compare_leaves(mine, other, total)
         )
         if mismatch:
-            total.why, total.mismatch = Why.OTHER_VALUES, f"{mismatch} at backward call {number + 1}"
+            total.why = f"{mismatch} at backward call {number + 1}"
             return total
         total.compared += 1
         total.gradients += sum(result is not None for result in other.results)
@@ -214,7 +214,7 @@ def compare_moved(reference: list[BackwardRecord], candidate: list[BackwardRecor
         at = next((at for at, other in enumerate(left) if _adds_the_same(mine, other, total)), None)
         if at is None:
             if number < until:
-                total.why, total.mismatch = Why.OTHER_VALUES, f"{Why.OTHER_VALUES.value} of call {number + 1}"
+                total.why = f"another loss or gradient of call {number + 1}"
             break
         partner = left.pop(at)
         total.compared += 1

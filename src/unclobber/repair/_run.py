@@ -25,7 +25,7 @@ from . import _end_state, _interpretations
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._input import Input
-from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
+from ._job import Against, Comparison, Different, Ended, Job, Ran
 from ._leftovers import Files
 from ._living import Living
 from ._overlay import Overlay
@@ -216,13 +216,13 @@ class Run:
         try:
             return how(self.reference.records[skipped:], self.recorder.records[skipped:], until)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
-            return Comparison(Why.NOT_COMPARABLE, f"{Why.NOT_COMPARABLE.value}: {problem}")
+            return Comparison(f"gradients could not be compared: {problem}")
 
     def _comparison(self) -> Comparison | None:
         if self.job.against is None:
             return None
         if self.reference is None:
-            return Comparison(Why.NO_REFERENCE, Why.NO_REFERENCE.value)
+            return Comparison("the reference could not be run")
         until = self.job.until
         return self._compare(len(self.reference.records) if until is None else until)
 

@@ -60,7 +60,9 @@ class _SearchState:
 
     @property
     def faults(self) -> tuple[bool, ...]:
-        """The faults of a repair, of which a later state may not have more than a proved one."""
+        """The faults of a repair, of which a later state may not have more than a proved one: it takes a write
+        out of the graph, calls a module with copies of its parameters, may hide a write from a holder, which
+        no comparison of gradients need show, or copies a whole buffer in each turn of a loop."""
         # A write that looks like a part of the computation may be taken out of the graph.
         drops = any(step.late and step.interpretation == Interpretation.NOT_RECORDED for step in self.steps)
         whole = any(step.whole for step in self.steps)
@@ -377,9 +379,7 @@ class Search:
     def _not_deterministic(self, finding: Finding, started: int, *, edited: bool) -> str:
         """Run the reference twice. Return why no proof can be made; empty if one can.
 
-        Args:
-            started: Number of backward calls that the very first run started.
-            edited: Whether the search begins with edits that are already decided.
+        The very first run ``started`` some backward calls; ``edited``: some edits are decided already.
         """
         interpretations = self.known | _interpretations(finding)
         if None in interpretations:
@@ -420,11 +420,9 @@ def _repair(state: _SearchState, proof: Proof | None) -> Repair:
         titles=tuple(step.title for step in state.steps),
         fixers=tuple(step.fixer for step in state.steps),
         texts=state.texts,
-        changed_lines=state.lines,
         proof=proof,
         notes=tuple(filter(None, notes)),
-        faults=state.faults,
-        copies=state.copies,
+        costs=(*state.faults, state.copies, state.lines),
         interpretations=state.interpretations,
     )
 
@@ -440,9 +438,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     assert repair.proof is not None
     return (
         not repair.proof.to_end,
-        *repair.faults,
-        repair.copies,
-        repair.changed_lines,
+        *repair.costs,
         len(repair.titles),
         round(max(0, repair.proof.extra_bytes) / 16e6),
         int(max(0.0, repair.proof.cpu_seconds) / 2.0),

@@ -57,11 +57,7 @@ _OPEN = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRSche
 
 
 class Walk:
-    """Builder of a table.
-
-    Args:
-        own: First names of the program's modules, whose objects are followed.
-    """
+    """Builder of a table, which follows the objects of modules with certain first names."""
 
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own | {"__main__"}

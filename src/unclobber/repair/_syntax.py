@@ -296,12 +296,9 @@ class Source:
         return self.behind(first, lines) if documented else Splice(first.above, first.above, lines)
 
     def put_under(self, small: ast.AST, header: str) -> Iterator[str]:
-        """Yield texts with a simple statement in a block of its own.
+        """Yield texts with a simple statement in a block of its own, with a header.
 
         If it shares its line, first with the whole line inside, then with the line taken apart.
-
-        Args:
-            header: The header of the block.
         """
         if not is_small(small):
             return

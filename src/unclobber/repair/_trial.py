@@ -13,7 +13,7 @@ from typing import Any
 
 from ..model import Interpretation
 from . import _leftovers
-from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Slot, Why
+from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Slot
 from ._probes import WriteStatement
 from .outcome import Proof
 from .proof import Runner
@@ -84,13 +84,8 @@ class Trial:
     def changed(
         self, texts: Mapping[str, str], reference: Reference, *, to_end: bool = False, **meant: Any
     ) -> Ran:
-        """Run the program with a change, compared with a reference.
-
-        Args:
-            texts: Real path of a file to the text that runs in its place.
-            to_end: Whether to go on to the end, and compare that as well.
-            meant: What the change is meant to do, see ``Against``.
-        """
+        """Run the program with a change, compared with a reference. ``to_end`` goes on, and compares the
+        end as well; ``Against`` has what a change may be meant to do."""
         against = Against(reference.file, self._nondeterministic, self._unsteady, **meant)
         return self.runner.run(replace(self._job(texts), against=against, to_end=to_end))
 
@@ -105,11 +100,7 @@ class Trial:
 
     def why_not_steady(self, reference: Reference, started: int) -> str:
         """Run the reference a second time. Return why nothing can be compared with it, as a clause; empty if
-        something can.
-
-        Args:
-            started: Number of backward calls that the program on disk started by itself.
-        """
+        something can. By itself the program on disk ``started`` some calls."""
         first = reference.ran
         # A checkpoint of the first run may end the next one early (test_fix.py,
         # test_a_script_that_its_own_checkpoint_ends).
@@ -119,10 +110,10 @@ class Trial:
             return f"the program ends earlier when it is run again: {left}" if left else ""
         again = self._again(reference)
         comparison = again.comparison
-        if comparison is not None and comparison.why not in (None, Why.NOT_REACHED):
+        if comparison is not None and comparison.why and comparison.reached:
             left = _leftovers.blame(first.leftovers, again.leftovers)
             return (
-                f"two runs of the program as it is give {comparison.mismatch}, so nothing can be proved"
+                f"two runs of the program as it is give {comparison.why}, so nothing can be proved"
                 f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
             )
         self._look_at_ends(first, again)
@@ -161,7 +152,7 @@ class Trial:
         """Return the proof that a changed run gives; else the reason why it gives none, as a clause."""
         comparison = ran.comparison
         if comparison is None or comparison.why is not None or not comparison.gradients:
-            return (comparison and comparison.mismatch) or NO_GRADIENTS
+            return (comparison and comparison.why) or NO_GRADIENTS
         mismatch = self._why_not_to_end(ran, reference.ran)
         return Proof(
             interpretation=" and ".join(sorted(reference.interpretations - {Interpretation.AS_WRITTEN}))

@@ -45,13 +45,8 @@ def _change(edit: SpanEdit, starts: Sequence[int]) -> Splice:
 class Prover:
     """Takes edits as long as the script as written has the same gradients.
 
-    Args:
-        project: The script's project.
-        script: Its path, from the working directory.
-        arguments: Its command line.
-        runner: The driver process.
-        until: The last backward call at which loss and gradients are compared. Later ones are not, because an
-            optimizer amplifies rounding differences.
+    Loss and gradients are compared until one backward call, not at later ones, because an optimizer amplifies
+    rounding differences.
     """
 
     def __init__(
@@ -67,10 +62,8 @@ class Prover:
     def take(self, ways: Iterable[Sequence[SpanEdit]]) -> Proof | str:
         """Take the first of several ways to make a change that is proved together with the edits before.
 
-        Together and not by itself, because two edits can be right alone and wrong in one file.
-
-        Returns:
-            The proof; else the reason why there is none, as a clause.
+        Together, because two edits can be right alone and wrong in one file. The reason why there is no proof
+        is a clause.
         """
         why = "its place is no file of this project, or is edited already"
         for way in ways:

@@ -31,12 +31,7 @@ _PLAIN = frozenset({"builtins.set", "builtins.frozenset", "builtins.complex"})
 
 
 class KeptFix:
-    """The kept result of one command.
-
-    Args:
-        folder: The cache's folder, which need not exist.
-        program: The path of the program's file, its arguments, and the options of the search.
-    """
+    """The kept result of one command: a program's file, its arguments, and the options of the search."""
 
     def __init__(self, folder: str, program: tuple[Any, ...]) -> None:
         """Note the program as it is now, because a user may edit it while it is proved."""

@@ -23,11 +23,7 @@ def first_on_path(directory: str) -> None:  # in place of unclobber's
 
 
 def run_as_main(code: CodeType, *, file: str, loader: object, spec: ModuleSpec | None = None) -> None:
-    """Run a program to the end of its body; its exceptions pass through.
-
-    Args:
-        spec: The program's ``__spec__``: that of ``python -m``, None for a script.
-    """
+    """Run a program to the end of its body; its exceptions pass through. A script has no ``spec``."""
     module = ModuleType("__main__")
     names = vars(module)
     names.update(
@@ -51,13 +47,9 @@ def run_as_main(code: CodeType, *, file: str, loader: object, spec: ModuleSpec |
 def module_as_main(
     name: str, arguments: Iterable[str], missing: type[Exception] = ImportError
 ) -> Callable[[], None]:
-    """Find a module as ``python -m`` does, importing the packages above it.
+    """Find a module as ``python -m`` does, importing the packages above it; return what runs its body.
 
-    Args:
-        missing: The error to raise if there is none.
-
-    Returns:
-        What runs it to the end of its body; its exceptions pass through.
+    Its exceptions pass through. If there is none, ``missing`` is raised.
     """
     sys.argv = ["-m", *arguments]  # as packages see it while their module is looked for
     finder: Any = runpy  # its private function finds a module, and runs nothing else

@@ -38,13 +38,10 @@ class Proof:
         return "whole-run" if self.to_end else f"backward-{self.backward}"
 
     @property
-    def exact(self) -> bool:
-        return self.largest_difference == 0.0
-
-    @property
     def sentence(self) -> str:
         """How far the repair is proved and how exactly values agree; no full stop."""
-        how = "bit for bit" if self.exact else f"within {self.largest_difference:.1g} of the largest element"
+        far = self.largest_difference
+        how = f"within {far:.1g} of the largest element" if far else "bit for bit"
         guarded = self.interpretation == Interpretation.AS_WRITTEN
         what = f"the script {self.interpretation}{' under guard' * guarded}"
         leaves = plural(self.leaves, "leaf", "leaves")
@@ -87,14 +84,9 @@ class Repair:
     titles: tuple[str, ...]  # the edits' phrases, in the order in which they were found
     fixers: tuple[str, ...]
     texts: Mapping[str, str]  # absolute path to the whole new text
-    changed_lines: int
     proof: Proof | None = None
     notes: tuple[str, ...] = ()  # warnings for the user: side effects of the edits, or the interpretation
-    faults: tuple[bool, ...] = ()
-    """Whether it takes a write out of the graph, calls a module with copies of its parameters, may hide a
-    write from a holder of the tensor, which a comparison of gradients need not show, or copies a whole buffer
-    in each turn of a loop."""
-    copies: int = 0  # the number of copies of tensors that it adds
+    costs: tuple[int, ...] = ()  # its faults, the copies of tensors that it adds, and the changed lines
     interpretations: frozenset[Any] = frozenset()  # the reference's, for what it repairs
     applicable: bool = True  # false for edits that change the result: they are shown, never written
 

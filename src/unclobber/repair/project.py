@@ -104,16 +104,9 @@ class Project:
         files = ((path, self.text(path) or "", texts[path]) for path in sorted(texts))
         return tuple(edit for file in files for edit in _diff.edits(*file))
 
-    def diff(self, texts: Mapping[str, str], *, relative_to: str | None = None) -> str:
-        """Return the diff from the files on disk to new texts.
-
-        Args:
-            texts: Absolute path to new text.
-            relative_to: The folder in which the diff is to be applied; the working directory if None. ``git
-                apply`` and ``patch -p0`` both take the paths without a prefix of their own
-                (``git apply -p0``).
-        """
-        folder = os.path.realpath(relative_to or os.getcwd())
+    def diff(self, texts: Mapping[str, str]) -> str:
+        """Return the diff from the files on disk to new texts, for ``git apply -p0`` or ``patch -p0``."""
+        folder = os.path.realpath(os.getcwd())
         parts = []
         for path in sorted(texts):
             encoded = self.encoded(path)
@@ -126,13 +119,8 @@ class Project:
     def write(self, texts: Mapping[str, str]) -> list[str]:
         """Write new texts to the files, which must hold what they held when they were first read.
 
-        Encoding, newlines, byte order mark and permissions stay. A symbolic link stays a link.
-
-        Returns:
-            The paths that were written.
-
-        Raises:
-            ApplyError: A file has changed since, isn't the project's, or can't be written.
+        Encoding, newlines, byte order mark and permissions stay, and a symbolic link stays one. Return the
+        paths. An ApplyError says that a file has changed since, isn't the project's, or can't be written.
         """
         # The target of a link, so that the link itself stays (test_apply.py,
         # test_permissions_and_links_stay).

@@ -22,12 +22,7 @@ from .project import root_of
 
 
 class Runner:
-    """A driver process, started on the first run.
-
-    Args:
-        timeout: Time limit of one run, in seconds.
-        seconds_to_end: Time limit of a run that goes on to its end, in seconds.
-    """
+    """A driver process, started on the first run, with time limits of a run and of one to its end."""
 
     def __init__(self, timeout: float = 120.0, seconds_to_end: float = 60.0) -> None:
         """Start without a process; the ``with`` statement makes the folder and starts it."""
@@ -58,11 +53,7 @@ class Runner:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _end(self, *, in_the_middle: bool) -> None:
-        """End the driver process, if there is one; the next run starts another.
-
-        Args:
-            in_the_middle: Whether it may still run a job.
-        """
+        """End the driver process, if there is one, which may be in the middle of a job."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -83,14 +74,8 @@ class Runner:
         return os.path.join(self._folder, name)  # removed when the runner is closed
 
     def run(self, job: Job) -> Ran:
-        """Run one job. Never raises because of the program.
-
-        Returns:
-            The result, which may say only that the run took too long or died.
-
-        Raises:
-            KeyboardInterrupt: The driver process was interrupted before it could run anything.
-        """
+        """Run one job. Never raises because of the program: the result may be only that it took too long or
+        died. A KeyboardInterrupt says that the driver was interrupted before it could run anything."""
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
         wanted = (job.program.root or root_of(job.program.script), os.getcwd())

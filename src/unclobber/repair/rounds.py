@@ -95,15 +95,9 @@ def fix(
     Nothing is written. Each round builds on the edits before it, but is compared with the program on disk
     under guard, so errors can't add up.
 
-    Args:
-        script: Path of its file, from the working directory.
-        arguments: Its command line.
-        runner: The driver process, which is left open. A round may take ten times its limit for one run.
-        module: The name by which it is run, as with ``python -m``; empty for a script.
-        fix_all: Go on until the script is clean or nothing more is proved.
-        first_only: Stop each round at its first proof.
-        progress: Called with each step.
-        root: The folder whose files may be edited; empty for that of the script's project.
+    A round may take ten times the runner's limit for one run, and ``progress`` is called with each step. With
+    ``module``, it is run by this name as with ``python -m``. Edits are for files below ``root``, or that
+    of the script's project.
     """
     project = Project.of(script, root)
     project.encoded(script)  # remember the script's content before the first run

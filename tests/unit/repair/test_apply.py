@@ -162,12 +162,13 @@ def test_undecodable(data):
     ],
 )
 @pytest.mark.parametrize("tool", [["patch", "-p0", "-s", "--binary"], ["git", "apply", "-p0"]])
-def test_the_diff_applies(project, tmp_path, old, new, tool):
+def test_the_diff_applies(project, tmp_path, old, new, tool, monkeypatch):
     """What is printed is what would be written, to both tools."""
     path = tmp_path / "sub" / "a.py"
     path.parent.mkdir()
     path.write_bytes(old.encode())
-    diff = project.diff({str(path): new.removeprefix("\ufeff")}, relative_to=str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    diff = project.diff({str(path): new.removeprefix("\ufeff")})
     (tmp_path / "fix.diff").write_bytes(diff.encode())
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     with open(tmp_path / "fix.diff", "rb") as stream:
@@ -186,12 +187,13 @@ def test_changed_lines(old, new, count):
 @pytest.mark.parametrize(
     "data", [b"x = 1\r\ny = 2\r\n", b"x = 1", b"y = 2\nx = 1"], ids=["dos", "one", "end"]
 )
-def test_git_applies_the_diff(project, tmp_path, data):
+def test_git_applies_the_diff(project, tmp_path, data, monkeypatch):
     """Line ends and a missing last newline are the file's own."""
     path = tmp_path / "a.py"
     path.write_bytes(data)
     text = project.text(str(path)).replace("x = 1", "x = 10")
-    diff = project.diff({str(path): text}, relative_to=str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    diff = project.diff({str(path): text})
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "apply", "-p0", "-"], input=diff.encode(), cwd=tmp_path, check=True)
     assert path.read_bytes() == data.replace(b"x = 1", b"x = 10")

@@ -13,7 +13,7 @@ SCATTER = FIXERS["scatter"].apart
 
 def way(fixer, **proof):
     """A proved way by one fixer."""
-    return Repair((fixer,), (fixer,), {}, 1, Proof("as written", 2, 1, **proof))
+    return Repair((fixer,), (fixer,), {}, Proof("as written", 2, 1, **proof))
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_the_lines(tmp_path, new, said):
     """Of lines that are put in, the one before which they stand."""
     path = tmp_path / "a.py"
     path.write_text("a\nb\nc\n")
-    assert Repair((), (), {str(path): new}, 1).places(Project(str(tmp_path))) == said
+    assert Repair((), (), {str(path): new}).places(Project(str(tmp_path))) == said

@@ -10,7 +10,8 @@ from unclobber.repair.outcome import Proof, Repair
 
 
 def _repair(*, lines=1, hides=False, drops=False, **proof):
-    return Repair(("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), faults=(drops, False, hides))
+    costs = (drops, False, hides, False, 0, lines)
+    return Repair(("",), ("",), {}, Proof("as written", 1, 1, **proof), costs=costs)
 
 
 @pytest.mark.parametrize(

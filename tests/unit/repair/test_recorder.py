@@ -48,9 +48,9 @@ def test_the_same_program_agrees(recording):
 def test_another_gradient_is_seen(recording):
     """The loss and the gradients; the gradient alone, too."""
     one, other = recording(_program()), recording(_program(1.001))
-    assert "another loss" in compare(one.records, other.records, 1).mismatch
+    assert "another loss" in compare(one.records, other.records, 1).why
     other.records[0].roots = one.records[0].roots
-    assert "another gradient" in compare(one.records, other.records, 1).mismatch
+    assert "another gradient" in compare(one.records, other.records, 1).why
 
 
 def test_another_order_of_summation_agrees(recording):
@@ -66,7 +66,7 @@ def test_another_order_of_summation_agrees(recording):
 def test_a_call_that_was_not_reached(recording):
     """No record, no proof."""
     one, other = recording(_program(calls=2)), recording(_program(calls=1))
-    assert "was not reached" in compare(one.records, other.records, 2).mismatch
+    assert "was not reached" in compare(one.records, other.records, 2).why
     assert compare(one.records, other.records, 1).compared == 1
 
 
@@ -75,7 +75,7 @@ def test_later_calls_are_compared_as_well(recording):
     one, other = recording(_program(calls=2)), recording(_program(calls=2))
     key, gradient = other.records[1].leaves[0]
     other.records[1].leaves[0] = key, gradient + 1
-    assert "backward call 2" in compare(one.records, other.records, 1).mismatch
+    assert "backward call 2" in compare(one.records, other.records, 1).why
 
 
 def test_leaves_that_begin_equal_are_not_mixed_up():
@@ -101,7 +101,7 @@ def test_a_leaf_that_nothing_reaches(recording):
 
     one = recording(_program())
     assert compare(one.records, recording(more(0.0)).records, 1).why is None
-    assert "set of leaves" in compare(one.records, recording(more(1.0)).records, 1).mismatch
+    assert "set of leaves" in compare(one.records, recording(more(1.0)).records, 1).why
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_results_of_autograd_grad(recording):
 
     one, other = recording(program(2.0)), recording(program(3.0))
     assert compare(one.records, one.records, 1).gradients == 1
-    assert "autograd.grad" in compare(one.records, other.records, 1).mismatch
+    assert "autograd.grad" in compare(one.records, other.records, 1).why
 
 
 def test_it_ends_the_run(recording):

@@ -15,11 +15,8 @@ def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | No
 def in_order(
     source: Source, first: ast.AST, second: ast.stmt | None
 ) -> tuple[Sequence[ast.stmt], int, int] | None:
-    """Return the block of ``second`` with the indices of the statements that hold both nodes.
-
-    Returns:
-        None unless ``first`` is in that block and stands before ``second``.
-    """
+    """Return the block of ``second`` with the indices of the statements that hold both nodes; None unless
+    ``first`` is in that block and stands before it."""
     if second is None:
         return None
     body = source.block(second)

@@ -32,8 +32,7 @@ _NEW = ast.Constant | ast.JoinedStr | ast.BinOp | ast.Compare | ast.List | ast.D
 def is_fresh(value: ast.expr | None, source: Source) -> bool:
     """Return whether an expression has just computed its value, so that no other code holds it.
 
-    Args:
-        source: Its file, whose imports decide that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
+    The imports of its file decide that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
     """
     if value is None or isinstance(value, _NEW):
         return True
@@ -114,11 +113,8 @@ _UNKNOWN = ast.Name("unknown", ast.Load())  # a value that is not fresh
 
 
 def binding_at(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None] | None:
-    """Return the node that binds a name or attribute, with the value; `_UNKNOWN` if that is a part of one.
-
-    Returns:
-        None if the node binds nothing.
-    """
+    """Return the node that binds a name or attribute, with the value: `_UNKNOWN` if that is a part of one;
+    None if the node binds nothing."""
     if isinstance(node, ast.arg | ast.ClassDef | Function):
         return node, _UNKNOWN
     if not isinstance(node, ast.Name | ast.Attribute) or not source.is_bound(node):

@@ -26,10 +26,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved is None or not overwrites_parameters(finding):
         return
     for _, (path, source, statement) in saved_statements(finding, project):
-        for call in walk(statement):
-            weight = source.code(call.func) + ".weight" if isinstance(call, ast.Call) else ""
-            if weight == finding.saved.expression and _is_linear(finding.saved) and len(call.args) == 1:
-                values = f"{source.code(call.args[0])}, {weight}.clone(), {source.code(call.func)}.bias"
+        for call in walk(statement) if _is_linear(finding.saved) else ():
+            module = source.code(call.func) if isinstance(call, ast.Call) and len(call.args) == 1 else ""
+            weight = f"{module}.weight"
+            if isinstance(call, ast.Call) and weight == finding.saved.expression:
+                values = f"{source.code(call.args[0])}, {weight}.clone(), {module}.bias"
                 text = source.replaced({call: f"{source.torch_name}.nn.functional.linear({values})"})
                 yield Candidate(f"take a copy of `{weight}`", {path: text}, guess=True, late=True)
     frozen = (finding.saved.role or "").startswith("running")
@@ -37,9 +38,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(finding.saved, project):
         for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
             title = f"call `{name}` with copies of its {what}"
+            # Directly below `net.eval()` nothing counts.
             block = source.block(statement) if is_small(statement) else []
-            # directly below `net.eval()` nothing counts
-            if f"{name}.eval()" in map(source.code, block[: block.index(statement)][-1:] if block else []):
+            above = block[: block.index(statement)] if is_small(statement) else []
+            if f"{name}.eval()" in map(source.code, above[-1:]):
                 text = text.replace(f" if not {name}.training", "")
             yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
 

@@ -39,9 +39,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             part = is_place(node) and isinstance(source.parents[node], ast.Subscript)
             whole = source.code(node) if part and fills(source, statement, node) else ""
             edit = Candidate(title, texts, shared_name=shared, hides_nothing=not shared, guess=guess)
-            # A function that only returns what it computes is right: the copy is its caller's, who writes.
-            others = all((w.site and w.site.function) != site.function for w in finding.writes)
-            yield replace(edit, whole=whole, late=is_result and others and isinstance(statement, ast.Return))
+            # A function that only returns what it computes is right: its caller, which writes, is to copy.
+            returns = is_result and isinstance(statement, ast.Return)
+            writers = {write.site and write.site.function for write in finding.writes}
+            yield replace(edit, whole=whole, late=returns and site.function not in writers)
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:

@@ -111,11 +111,7 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
 
 
 def cuts(place: str, forms: set[str]) -> Iterator[str]:
-    """Yield statements that detach what a place holds: a tensor, or each of several.
-
-    Args:
-        forms: Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``.
-    """
+    """Yield statements that detach what a place holds: a tensor, or each of several in its seen forms."""
     made = {
         "tuple": f"tuple(one.detach() for one in {place})",
         "list": f"[one.detach() for one in {place}]",

@@ -46,11 +46,7 @@ def uses(source: Source) -> list[ast.Attribute]:  # `no_grad` works as a bare de
 
 def without_mode(source: Source, function: Function, statement: ast.AST) -> str | None:
     """Return the text without the function's mode decorator, and all but one statement in blocks of that
-    mode.
-
-    Returns:
-        None if the function has no such decorator, or if the statement is not directly in its body.
-    """
+    mode; None if it has no such decorator, or the statement is not directly in its body."""
     mode = next((mode for mode in function.decorator_list if modes_in(mode)), None)
     if mode is None or statement not in function.body or not is_small(statement):
         return None

@@ -51,11 +51,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def marked(
     source: Source, statement: ast.AST, forward: Function, owner: ast.ClassDef, name: str
 ) -> str | None:
-    """Return the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``.
-
-    Returns:
-        None if there is no room for it.
-    """
+    """Return the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``;
+    None if there is no room."""
     setup = methods_of(owner).get("setup_context")
     parameters = parameters_of(forward)
     if setup is None:

@@ -66,14 +66,7 @@ def indexed(source: Source, tensor: ast.expr) -> str:
 
 def single(source: Source, call: ast.Call, count: int) -> str | None:
     """Return the parts that a call gives, each as a view of its own: ``h.narrow(1, 0, 2), h.narrow(1, 2,
-    2)``.
-
-    Args:
-        count: Number of names that they are unpacked into.
-
-    Returns:
-        None if the sizes are not written out, or if the tensor taken apart has no name.
-    """
+    2)``; None if the sizes are not written out, or if the tensor taken apart has no name."""
     assert isinstance(call.func, ast.Attribute)
     kind, of, arguments = call.func.attr, call.func.value, list(call.args)
     # The tensor of `torch.chunk(x, 2)` is its first argument.

@@ -58,12 +58,8 @@ def rewrites(
     source: Source, statement: ast.AST, site: Site | None = None, *, keep_dtype: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield new texts of the file, the name that is bound to the result (empty if none is), and whether other
-    holders of its tensor may exist.
-
-    Args:
-        site: The expression that wrote.
-        keep_dtype: Whether to also yield the result converted to the old tensor's dtype.
-    """
+    holders of its tensor may exist; first of the expression that wrote, ``site``, and with ``keep_dtype`` also
+    the result in the old tensor's dtype."""
     written = written_by(statement, source)
     if written is None:
         yield from _inside(source, statement, site)

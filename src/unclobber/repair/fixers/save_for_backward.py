@@ -91,12 +91,8 @@ def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]
 
 
 def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
-    """Return the text with a Function's ``ctx.name = name`` saved by autograd.
-
-    Returns:
-        None if the class is no such Function, saves tensors already, or keeps anything on ``ctx``
-        that isn't one of the forward's own arguments.
-    """
+    """Return the text with a Function's ``ctx.name = name`` saved by autograd; None if the class is no such
+    Function, saves tensors already, or keeps anything on ``ctx`` but the forward's own arguments."""
     methods = methods_of(owner)
     forward, backward = methods.get("forward"), methods.get("backward")
     if forward is None or backward is None or not parameters_of(forward) or not parameters_of(backward):

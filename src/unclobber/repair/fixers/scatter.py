@@ -53,12 +53,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             shared = shared_name(source, statement, place)
             title = f"build the new `{x}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask(source, index))
-            # `x[i] += v` runs the same operation whatever its index is, and no source shows which one ran.
+            # `x[i] += v` runs the same operation whatever its index is; `check` runs none.
             unknown = isinstance(statement, ast.AugAssign) or write.operation not in _FORMS_OF
             if form in ("index_put", "select_scatter") and unknown:
                 is_sure = _is_mask if form == "index_put" else _is_int
                 guess |= not any(is_sure(source, part) for part in _parts(index))
-            # A registered buffer is better copied where it is saved than bound anew by each step.
+            # A registered buffer is better copied where it is saved than bound again by each step.
             kept = isinstance(place, ast.Attribute)
             yield Candidate(title, {path: text}, late=kept, whole=whole, shared_name=shared, guess=guess)
 
@@ -66,11 +66,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def rewrites(
     source: Source, statement: ast.AST, dimensions: int = 1
 ) -> Iterator[tuple[str, ast.Subscript, str]]:
-    """Yield new texts, the part that was written, and the function that is used.
-
-    Args:
-        dimensions: The number of the tensor's dimensions; a mask of its rows may have fewer.
-    """
+    """Yield new texts, the part that was written, and the function that is used. A mask of the tensor's rows
+    may have fewer dimensions than the tensor."""
     target = _part(statement)
     if target is None or not is_place(target.value) or not read_later(source, statement, target.value):
         return
@@ -169,12 +166,8 @@ def _counts(loop: For, name: str) -> bool:  # `for i in range(n)`, `for i, x in 
 
 
 def _is_mask(source: Source, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
-    """Return whether an expression gives truth values: a comparison, or a name that is bound to such ones
-    alone.
-
-    Args:
-        seen: Names on the way here, whose values are not followed again.
-    """
+    """Return whether an expression gives truth values: a comparison, or a name bound to such ones alone,
+    which is followed once."""
     match node:
         case ast.Compare():
             return True
