@@ -11,10 +11,11 @@ class Input(io.FileIO):
     """The standard input of one run.
 
     A pipe can be read once only. The first run that reads it copies it to a file, to its end, and later runs
-    read the file; a script that never reads it leaves it alone, because it may be its shell's own.
+    read the file; a script that never reads it leaves it alone, because it may be its shell's own. All reads
+    are by ``readinto``.
     """
 
-    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # both by ``readinto``
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # type: ignore[assignment]
 
     def __init__(self, descriptor: int, kept: str) -> None:
         """Put a file in the place of standard input: a pipe's copy, the command's own, or an empty one."""

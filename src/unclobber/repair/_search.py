@@ -60,7 +60,7 @@ class _SearchState:
 
     @property
     def faults(self) -> tuple[bool, ...]:
-        """The faults of a repair, of which a later state may not have more than a proved one: it takes a write
+        """The faults of a repair, of which no later state may have more than a proved one: it takes a write
         out of the graph, calls a module with copies of its parameters, may hide a write from a holder, which
         no comparison of gradients need show, or copies a whole buffer in each turn of a loop."""
         # A write that looks like a part of the computation may be taken out of the graph.

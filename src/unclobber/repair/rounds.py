@@ -95,9 +95,8 @@ def fix(
     Nothing is written. Each round builds on the edits before it, but is compared with the program on disk
     under guard, so errors can't add up.
 
-    A round may take ten times the runner's limit for one run, and ``progress`` is called with each step. With
-    ``module``, it is run by this name as with ``python -m``. Edits are for files below ``root``, or that
-    of the script's project.
+    A round may take ten times the runner's limit for one run. With ``module``, the program is run by this
+    name as with ``python -m``. Edits are for files below ``root``, or below that of the script's project.
     """
     project = Project.of(script, root)
     project.encoded(script)  # remember the script's content before the first run
