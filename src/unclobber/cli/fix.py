@@ -55,7 +55,8 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
 
     The script is run many times, each time from its start in a process of its own and in a copy of its
     folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it
-    writes are written each time. Generators are seeded before it starts.
+    writes are written each time. Generators are seeded before it starts. Each run reads what is piped in.
+    What goes wrong only in processes that it starts is named, and not fixed.
 
     A result is kept in .unclobber_cache, and --write after it runs nothing again, as long as the project's
     files, all others that the script reads, the command, the environment and the versions are the same.

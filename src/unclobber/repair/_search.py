@@ -398,7 +398,7 @@ class Search:
         if unproved:
             return f"a cure runs clean, but {NO_GRADIENTS}"
         if not self._tried:
-            return "no cure knows what to do at these places"
+            return "no edit is known for these lines"
         reference = next(iter(self._trial.references.values()), None)
         if reference is not None and reference.ran.backwards < self._trial.until:
             return f"the program as it is could not be run for comparison ({reference.ran.problem})"
