@@ -39,7 +39,7 @@ class Copy:
 
 
 def files_in(top: str, apart: str | None = None) -> Iterator[str]:
-    """Yield every file of a folder and its links.; with ``apart`` not those in it, nor in folders that are no
+    """Yield every file of a folder and its links; with ``apart`` not those in it, nor in folders that are no
     program's own."""
     for folder, names, files in os.walk(top):
         names[:] = [name for name in names if name not in _DROPPED]
@@ -53,10 +53,8 @@ NOWHERE = Copy(())  # a copy of nothing
 
 
 def copy_for(root: str, home: str) -> Copy:
-    """Return the copies for a program of a project: of the project's folder, and of the working directory.
-
-    ``home`` is unclobber's own folder for them. There are no pairs if the folders are too large.
-    """
+    """Return the copies, in unclobber's own folder ``home``, of a program's project and of the working
+    directory; without pairs if the folders are too large."""
     here = os.path.realpath(os.getcwd())
     if within(here, root):
         wanted = [root]

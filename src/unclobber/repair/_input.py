@@ -20,9 +20,8 @@ class Input(io.FileIO):
     def __init__(self, descriptor: int, kept: str) -> None:
         """Put a file in the place of standard input: a pipe's copy, the command's own, or an empty one."""
         mode = 0 if descriptor < 0 else os.fstat(descriptor).st_mode
-        again = (
-            kept if os.path.exists(kept) else f"/dev/fd/{descriptor}" if stat.S_ISREG(mode) else os.devnull
-        )
+        own = f"/dev/fd/{descriptor}" if stat.S_ISREG(mode) else os.devnull
+        again = kept if os.path.exists(kept) else own
         os.dup2(os.open(again, os.O_RDONLY), 0)
         super().__init__(0, closefd=False)
         self.is_read, self._pipe, self._kept = False, descriptor, kept

@@ -58,8 +58,7 @@ def rewrites(
     source: Source, statement: ast.AST, site: Site | None = None, *, keep_dtype: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield new texts of the file, the name that is bound to the result (empty if none is), and whether other
-    holders of its tensor may exist; first of the expression that wrote, ``site``, and with ``keep_dtype`` also
-    the result in the old tensor's dtype."""
+    holders of its tensor may exist: first for what wrote at ``site``, and in the old dtype, too."""
     written = written_by(statement, source)
     if written is None:
         yield from _inside(source, statement, site)
@@ -105,9 +104,8 @@ def _with_its_name(
             is_shared = not is_fresh(written.value, source)
         return source.replaced({call: plain}), "", is_shared
     is_shared = held_elsewhere(source, statement, written)
-    if not read_later(source, statement, written) and not _is_read_outside_call(
-        source, statement, call, name
-    ):
+    is_read = read_later(source, statement, written)
+    if not is_read and not _is_read_outside_call(source, statement, call, name):
         return source.replaced({call: value}), "", is_shared
     if isinstance(statement, ast.Assign) and statement.value is call:
         named = name in map(source.code, statement.targets)
