@@ -41,7 +41,7 @@ class Runner:
     def __enter__(self) -> Runner:
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
         with contextlib.suppress(OSError):
-            self._input = os.dup(0)
+            self._input = os.dup(0) if os.name == "posix" else -1  # no descriptor is handed on elsewhere
         self._driver()  # so that it imports torch while this process parses
         return self
 

@@ -6,7 +6,6 @@ import ast
 import operator
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
@@ -236,9 +235,9 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     if base.kind == "sequence":
         return _item(run, base, index)
     if base.kind == "module":
-        at: Any = getattr(index, "value", None)
-        is_known = isinstance(at, int) and at < len(base.data.parts)
-        return renamed_part(base, at) if is_known else elements(run, base, state)
+        if isinstance(at := getattr(index, "value", None), int) and at < len(base.data.parts):
+            return renamed_part(base, at)
+        return elements(run, base, state)
     if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
         return PLAIN
     if not base.may_be_tensor:

@@ -51,9 +51,6 @@ class Leaf(IntEnum):
     LEAF = 2
 
 
-NEVER = 1 << 60  # the time of a use for which no change of the parameters is too early: none was kept
-
-
 class Use(NamedTuple):
     """A computation with the parameters of a module, or with a leaf."""
 
@@ -170,6 +167,7 @@ def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     return Value("sequence", grad=Grad.NO, items=items, data=data)
 
 
+NEVER = 1 << 60  # the time of a use for which no change of the parameters is too early: none was kept
 ANY = "*"  # the key of attributes whose names are computed
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 """torch's modules that hold others as items."""
@@ -238,8 +236,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
-            # Each branch may have appended to a list.
-            others = [part for part in b.data.parts if part not in a.data.parts]
+            others = [part for part in b.data.parts if part not in a.data.parts]  # each branch may append
             data = a.data._replace(parts=(*a.data.parts, *others)) if a.data.kind == "ModuleList" else a.data
             return a._replace(owners=_owners(a, b), data=data)
         return Value(name=a.name or b.name, owners=_owners(a, b))

@@ -27,7 +27,6 @@ _NO_ACTIVATION = re.compile(
 """Names of numbers, of sums of losses, and of what no gradient flows through."""
 _NO_NETWORK = re.compile(r"reset|update|collate|clip|coords|nms|process|__|vis|simple_test|coalesced", re.I)
 """Names of functions of which no network or loss consists."""
-_PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "einsum"})
 _OVERWRITE = frozenset({"zero_", "fill_", "normal_", "uniform_", "|=", "&=", "%=", "//="})
 _SHIFTED = re.compile(
     r"(.*)\[(\d+):\]=\1\[:-\2\]|"
@@ -149,7 +148,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
     held = [(kept, place) for place in sorted(value.places) for kept in state.kept.get(place, ())]
     # Sorted, so that every run reports the same one, whatever stands around it.
-    held.sort(key=lambda pair: (pair[0].span[:-1], pair[0].span.inner or (), *pair[0][1:3], pair[0].node))
+    held.sort(key=lambda pair: _first_in_source(pair[0]))
     for kept, place in held:
         if any((text, not holds) in kept.guards for text, holds in state.guards):
             continue  # the save is in the other branch of the same condition
@@ -166,7 +165,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
         # A bank of keys is updated behind its product with the queries (`MoCo_loss.py` of FingerRec).
-        if trained and state.mode and alone and kept.operation in _PRODUCTS and kept.role != "result":
+        is_product = kept.role != "result" and kept.operation.endswith(("mm", "matmul"))
+        if is_product and trained and state.mode and alone:
             confidence, is_weak = HIGH, False
         is_saved = _SAVES_RESULT.search(f"{blamed.how} {kept.operation}")
         if kept.role == "returned" and (not is_saved or SAVES_NO_RESULT.search(kept.operation)):
@@ -193,6 +193,10 @@ def _is_activation(run: FileRun, made: WriteEffect) -> bool:
     # `ReLU` in place mostly follows a norm, which doesn't save what it returns.
     is_written = "inplace" not in made.how or made.value.given
     return is_written and made.how not in _OVERWRITE and not _NO_ACTIVATION.search(name)
+
+
+def _first_in_source(kept: SaveEffect) -> tuple[object, ...]:
+    return kept.span[:-1], kept.span.inner or (), kept.operation, kept.role, kept.grad, kept.node
 
 
 def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:

@@ -226,3 +226,12 @@ def test_in_conditions_and_walruses(proposed, before, after):
     """The names of what was written get the new tensor, in a header, too."""
     call = next(part for part in (".mul_(2)", ".relu_()") if part in before)
     assert proposed(out_of_place, "UC101", before, write=call) == [after]
+
+
+def test_a_write_that_nothing_reads():
+    """A tensor that nobody else holds is not copied for backward twice because of it."""
+    text = "def f(x):\n    gate = x.exp() * 2\n    y = gate * x\n    gate.mul_(3)  # <-\n    return y\n"
+    assert rewritten(rewrites, text) == [
+        text.replace("gate.mul_(3)", "gate = gate.mul(3)").replace("  # <-", "")
+    ]
+    assert rewritten(rewrites, text.replace("x.exp() * 2", "x")) == []

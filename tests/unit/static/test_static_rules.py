@@ -11,7 +11,7 @@ from unclobber.static import CheckRule
 from unclobber.static._call import transfer_functions
 from unclobber.static._program import PARTS, suspicions
 
-WORDS = {"name", "operation", "kept", "how", "more"}
+WORDS = {"name", "operation", "kept", "how", "done", "more"}
 """What ``findings`` puts into the texts of a rule."""
 
 

@@ -65,9 +65,10 @@ def rewrites(
         return
     value, target = written
     parts = list(flat(target))
-    if not all(map(is_place, parts)) or not any(read_later(source, statement, part) for part in parts):
-        return
     is_shared, name = held_elsewhere(source, statement, target), source.code(target)
+    is_read = any(read_later(source, statement, part) for part in parts)
+    if not all(map(is_place, parts)) or (is_shared and not is_read):
+        return
     yield source.replaced({statement: f"{name} = {value}"}), name, is_shared
     if keep_dtype and is_place(target):
         whole = f"({value})" if isinstance(statement, ast.AugAssign) else value
