@@ -300,9 +300,8 @@ class Search:
         proof = self._trial.proof(ran, reference)
         if isinstance(proof, str):
             self._note(state, ran, proof)
-            return (
-                _repair(state, None) if proof == NO_GRADIENTS and ran.ended.well and not ran.at_end else None
-            )
+            is_shown = proof == NO_GRADIENTS and ran.ended.well and not ran.at_end
+            return _repair(state, None) if is_shown else None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None

@@ -113,8 +113,7 @@ def _engine() -> str:
     for room in ("static", "syntax", "model"):
         # By time and size, because a package under development changes without a new version.
         with suppress(OSError):
-            files = sorted(
-                filter(os.DirEntry.is_file, os.scandir(os.path.join(PACKAGE, room))), key=os.fspath
-            )
-            rows += [f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+            for entry in sorted(os.scandir(os.path.join(PACKAGE, room)), key=lambda entry: entry.name):
+                if entry.is_file():
+                    rows.append(f"{entry.name} {entry.stat().st_size} {entry.stat().st_mtime_ns}")
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()

@@ -248,9 +248,9 @@ def _made(site: WriteSite, context: Context) -> str:
     name = re.escape(site.target)
     if not name:
         return ""
-    made = rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
+    pattern = rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
     for line in range(site.line - 1, max(scope.line, site.line - 60), -1):
-        if match := re.search(made, file.lines[line - 1]):
+        if match := re.search(pattern, file.lines[line - 1]):
             text = match[1] or match[2] or match[0]
             if called := re.search(r"self\.(\w+)(\[[^]]*\])?\(", text):
                 text += "  # " + _defined(called[1], file.lines)

@@ -134,10 +134,9 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     if count in ("turn", "later", "number") and run.again is not None:
         if count != "number" and compared in _FIRST_TURN:
             return _FIRST_TURN[compared] is bool(count == "turn")
+        # The second turn that is followed stands for the last (`hw2/cnn.py` of royvelich).
         if count != "number" and re.match(r"(!=|<) .*(len\(|last|num|- 1)", compared):
-            return bool(
-                count == "turn"
-            )  # the second turn that is followed is the last (`hw2/cnn.py` of royvelich)
+            return bool(count == "turn")
         # A turn that has a name is none of the others, and hardly the last (modded-nanogpt).
         if run.again and re.fullmatch(r"== (?!.*(last|len|num))[\w.]+", compared):
             return False

@@ -76,10 +76,9 @@ def rewrites(
     else:
         value, is_number = source.code(statement.value), _is_number(statement.value)  # type: ignore[attr-defined]
     x = source.code(target.value)
+    by_int = any(_is_int(source, part) for part in _parts(target.slice))
     for form, code in _forms(source, target, x, value, is_number, dimensions):
-        if "\n" not in code and not (
-            form == "index_put" and any(_is_int(source, p) for p in _parts(target.slice))
-        ):
+        if "\n" not in code and not (by_int and form == "index_put"):
             yield source.replaced({statement: f"{x} = {code}"}), target, form
 
 
@@ -149,13 +148,8 @@ def _is_int(source: Source, node: ast.expr) -> bool:
         case ast.Name():
             loops = [n for n in source.nodes if isinstance(n, For) and node.id in names_in(n.target)]
             values = list(assigned_to(source, node.id))
-            return (
-                bool(loops or values)
-                and all(
-                    isinstance(value, ast.Constant | ast.Call) and _is_int(source, value) for value in values
-                )
-                and all(_counts(loop, node.id) for loop in loops)
-            )
+            plain = all(isinstance(v, ast.Constant | ast.Call) and _is_int(source, v) for v in values)
+            return bool(loops or values) and plain and all(_counts(loop, node.id) for loop in loops)
     return _is_number(node)
 
 
@@ -166,8 +160,8 @@ def _counts(loop: For, name: str) -> bool:  # `for i in range(n)`, `for i, x in 
 
 
 def _is_mask(source: Source, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
-    """Return whether an expression gives truth values: a comparison, or a name bound to such ones alone,
-    which is followed once."""
+    """Return whether an expression gives truth values: a comparison, or a name that is bound to such ones
+    alone; ``seen`` are the names on the way here."""
     match node:
         case ast.Compare():
             return True
