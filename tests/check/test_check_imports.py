@@ -97,7 +97,7 @@ def test_a_module_that_returns_its_parameter_keeps_nothing(tmp_path):
 
 
 def test_what_another_file_does_is_told_at_the_call(tmp_path):
-    """A write in an imported function is blamed on its call; a fault of that file alone is told there."""
+    """A write in an imported function is blamed on its call."""
     body = """
     def fit(w: torch.Tensor):
         y = torch.sigmoid(w @ w.requires_grad_())
@@ -105,7 +105,46 @@ def test_what_another_file_does_is_told_at_the_call(tmp_path):
         torn(w).sum().backward()
         return y
     """
-    assert found_in(tmp_path, "beside", body, all_rules=True) == [("UC101", "shifted(y)")]
+    torn = ("UC101", "torn(w).sum().backward()")
+    assert found_in(tmp_path, "beside", body, all_rules=True) == [("UC101", "shifted(y)"), torn]
+
+
+def test_a_caller_says_that_the_argument_of_a_function_has_a_graph(tmp_path):
+    """``rescale_flow`` of irr writes to the chunks of what a network of another file has computed."""
+    (tmp_path / "flows.py").write_text(
+        "import torch\ndef rescale(flow, by):\n    u, v = flow.chunk(2, 1)\n    u *= by\n    return u + v\n"
+    )
+    made = "import torch\nfrom flows import rescale\nnet = torch.nn.Conv2d(3, 2, 3)\n"
+    (tmp_path / "train.py").write_text(f"{made}def step(x):\n    return rescale(net(x), 2.0)\n")
+    home, train = check_files([str(tmp_path / name) for name in ("flows.py", "train.py")])
+    assert home.findings == () and [one.code for one in train.findings] == ["UC203"]
+    assert [(frame.line, frame.function) for frame in train.findings[0].writes[0].site.below] == [
+        (4, "rescale")
+    ]
+
+
+def test_what_the_file_of_a_function_says_by_itself(tmp_path):
+    """It is said once, at home; of the calling file alone it is said at the call."""
+    (tmp_path / "own.py").write_text(
+        "import torch\ndef made():\n    w = torch.ones(2, requires_grad=True)\n    y = w.exp()\n    y += 1\n    return y\n"
+    )
+    (tmp_path / "train.py").write_text("import torch\nfrom own import made\nmade().sum().backward()\n")
+    home, train = check_files([str(tmp_path / name) for name in ("own.py", "train.py")])
+    assert [one.writes[0].site.source for one in home.findings] == ["y += 1"] and train.findings == ()
+    (alone,) = check_files([str(tmp_path / "train.py")])[0].findings
+    assert alone.writes[0].site.source == "made()"
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("Gate", ["UC101"]), ("Other", [])])
+def test_the_class_of_an_argument_is_its_annotation(kind, expected, tmp_path):
+    """``train_vae.py`` of SAiD divides what a network that it is given has computed, in place."""
+    body = f"""
+    def fit(gate: {kind}, x):
+        g = gate(x)
+        g /= 2
+        g.sum().backward()
+    """
+    assert [code for code, _ in found_in(tmp_path, "beside", body)] == expected
 
 
 @pytest.mark.parametrize(("times", "expected"), [(3, ["net(x)"]), (1, [])])

@@ -105,6 +105,10 @@ class FileIndex:
                     self.imported[text] = source.definition(full.rpartition(".")[2])
         return self.imported[text]
 
+    def network(self, text: str) -> ast.ClassDef | None:  # a class of torch's modules, by its dotted name
+        cls = self.definition(text)
+        return cls if isinstance(cls, ast.ClassDef) and is_a(cls, MODULE) else None
+
     def read_stars(self) -> None:
         """Take the imports of files from which all names are imported: ``utils`` may bring torch."""
         for star in self._stars if self.path else ():

@@ -171,6 +171,10 @@ class CheckRule(Enum):
     # fmt: on
 
 
+_OF_CALLERS = (CheckRule.STEP, CheckRule.SEVERAL, CheckRule.SAVED)
+"""Rules whose networks, or the history of what is written, the caller of another file's function brings."""
+
+
 class Suspicion(NamedTuple):
     """An event that goes wrong if the line runs with gradients on."""
 
@@ -197,15 +201,9 @@ class Suspicion(NamedTuple):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Return whether it is a matter of other files alone, or of one call in another file."""
-        write, saved = self.write, self.saved
-        if self.rule is CheckRule.STEP:
-            return False  # the networks and optimizers are the caller's
-        # What is saved behind the write was saved by an earlier call: a noise buffer of a layer.
-        if write and saved and write.inner and saved.inner and write[:4] == saved[:4]:
-            return self.needed is None or write.inner[1:3] >= saved.inner[1:3]
-        spans = (write, saved, self.needed, self.freed)
-        return all(span is None or span.inner for span in spans)
+        """Return whether it is a matter of other files alone, and of nothing that their caller brings."""
+        spans = (self.write, self.saved, self.needed, self.freed)
+        return self.rule not in _OF_CALLERS and all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
         is_usual = self.needed is not None or not self.is_weak

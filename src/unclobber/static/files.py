@@ -198,21 +198,24 @@ def check_files(
 
 
 def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
-    """Return the results with one finding for what a function does that several files call."""
+    """Return the results with one finding for a function that several files call, in its own file if there."""
+    every = [finding for result in results for finding in result.findings]
     causes: dict[object, Finding] = {}
-    for finding in (finding for result in results for finding in result.findings):
+    for finding in every:
         first = causes.setdefault(_cause(finding), finding)
         if first is not finding:
             causes[_cause(finding)] = replace(first, writes=first.writes + finding.writes)
+    for finding in every:
+        for site in (write.site for write in finding.writes if write.site and not write.site.below):
+            causes.pop((finding.code, site.path, site.line), None)
     kept = [[causes.pop(cause, None) for cause in map(_cause, result.findings)] for result in results]
     pairs = zip(results, kept, strict=True)
     return [replace(result, findings=tuple(filter(None, findings))) for result, findings in pairs]
 
 
 def _cause(finding: Finding) -> object:
-    site = finding.writes[0].site if finding.writes else None
-    below = site.below if site is not None else ()
-    return (finding.code, below) if below else id(finding)
+    below = next((write.site.below for write in finding.writes if write.site), ())
+    return (finding.code, below[0].path, below[0].line) if below else id(finding)
 
 
 def _checked(
