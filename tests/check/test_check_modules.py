@@ -366,3 +366,41 @@ def test_items_of_a_list_that_operations_of_one_kind_keep(conv, expected):
             return xs
     """
     assert blamed(body) == expected
+
+
+@pytest.mark.parametrize(("stands", "expected"), [("nn.BatchNorm1d", ["x += y"]), ("other", [])])
+def test_a_norm_that_stands_for_none(stands, expected):
+    """As in torchvision's ResNet: ``res_block_1d.py`` of Advanced-SEGAN."""
+    body = f"""
+    class Block(nn.Module):
+        def __init__(self, width, norm_layer=None):
+            super().__init__()
+            if norm_layer is None:
+                norm_layer = {stands}
+            self.conv, self.norm, self.relu = nn.Conv1d(3, width, 1), norm_layer(width), nn.ReLU()
+        def forward(self, x, y):
+            x = self.relu(self.norm(self.conv(x)))
+            if hasattr(self, "down"):
+                y = self.down(y)
+                y = y.detach()
+                x += y
+            return x
+    """
+    assert blamed(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"), [("layer - 1", []), ("layer", ["states[layer][:, i] = made"])]
+)
+def test_another_item_of_a_list(before, expected):
+    """The states of stacked recurrent layers, each of which reads those of the layer below."""
+    body = f"""
+    w = torch.ones(3, 3, requires_grad=True)
+    states = [torch.zeros(2, 4, 3) for _ in range(2)]
+    for layer in range(1, 2):
+        for i in range(4):
+            made = states[{before}][:, i] @ w
+            states[layer][:, i] = made
+    states[-1].sum().backward()
+    """
+    assert blamed(body) == expected

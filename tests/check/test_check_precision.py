@@ -301,6 +301,30 @@ def test_a_use_that_an_option_brings(default, test, count):
     assert [code for code, *_ in found] == ["UC101"] * count
 
 
+@pytest.mark.parametrize(("default", "made", "count"), [("1", "1", 0), ("2", "1", 1), ("1", "2", 1)])
+def test_a_second_layer_that_an_option_brings(default, made, count):
+    """One layer reads its input, and a second one what the first has written: ``BiLstmCellEncoder.py``."""
+    layers = "" if made == "1" else f", layers={made}"
+    found = found_in(f"""
+    class Encoder(nn.Module):
+        def __init__(self, width, layers={default}):
+            super().__init__()
+            self.layers = layers
+            self.cells = nn.ModuleList([nn.LSTMCell(width, width) for _ in range(layers)])
+        def forward(self, x):
+            states = torch.empty(self.layers, *x.shape)
+            for layer in range(self.layers):
+                inner, h = x if layer == 0 else states[layer - 1], None
+                for i in range(x.size(1)):
+                    h = self.cells[layer](inner[:, i], h)
+                    states[layer, :, i] = h[0]
+            return states[-1]
+    net = Encoder(4{layers})
+    net(torch.ones(2, 3, 4)).sum().backward()
+    """)
+    assert bool(found) == count
+
+
 @pytest.mark.parametrize(("wanted", "count"), [("False", 0), ("True", 1)])
 @pytest.mark.parametrize("given", ["self.table.weight", "out=self.table.weight"])
 def test_a_function_that_freezes_its_argument(wanted, given, count):

@@ -20,19 +20,7 @@ from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, SaveEffect
 from ._torch_calls import torch_call
-from ._values import (
-    PLAIN,
-    Constant,
-    Grad,
-    Leaf,
-    Value,
-    any_of,
-    constant,
-    join,
-    renamed_part,
-    sequence,
-    shared,
-)
+from ._values import PLAIN, Constant, Grad, Leaf, Value, any_of, constant, renamed_part, sequence, shared
 from ._writes import save
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
@@ -123,7 +111,7 @@ def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
     run.evaluate(node.test, state)
     if holds is not None:
         return run.evaluate(node.body if holds else node.orelse, state)
-    return join(run.evaluate(node.body, state), run.evaluate(node.orelse, state))
+    return shared((run.evaluate(node.body, state), run.evaluate(node.orelse, state))) or PLAIN
 
 
 def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
@@ -232,7 +220,10 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     values = [run.evaluate(part, state) for part in parts if not isinstance(part, ast.Slice)]
     if base.kind == "sequence":
-        return _item(run, base, index)
+        item = _item(run, base, index)
+        # What is read from `states[k - 1]` is another item than `states[k]`, which is written.
+        is_other = isinstance(index, ast.BinOp) and isinstance(node.ctx, ast.Load) and item.places
+        return item._replace(places=item.places | run.new_place()) if is_other else item
     if base.kind == "module":
         if isinstance(at := getattr(index, "value", None), int) and at < len(base.data.parts):
             return renamed_part(base, at)

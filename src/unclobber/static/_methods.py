@@ -124,11 +124,9 @@ def _modules(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("any", "buffers named_buffers")
 def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return a list of the registered buffers; None if the receiver can't be named."""
-    receiver, prefix = call.receiver, f"{call.receiver.name}."
-    if not receiver.name and receiver.kind not in ("object", "module"):
-        return None
-    buffers = [v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"]
+    """Return a list of the registered buffers, unknown ones if none is seen."""
+    held = state.attributes.items()
+    buffers = [v for key, v in held if key.startswith(f"{call.receiver.name}.") and v.data == "buffer"]
     if not buffers:
         return Value(places=run.new_place(), grad=Grad.NO)
     made = sequence(tuple(buffers))

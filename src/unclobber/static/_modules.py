@@ -13,19 +13,7 @@ from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, SaveEffect
-from ._values import (
-    ANY,
-    CONTAINERS,
-    NEVER,
-    Constant,
-    Grad,
-    Leaf,
-    ModuleData,
-    SourceSpan,
-    Value,
-    renamed_part,
-    sequence,
-)
+from ._values import ANY, CONTAINERS, NEVER, Constant, Grad, Leaf, ModuleData, Value, renamed_part, sequence
 from ._writes import RECURRENT, Effect, WriteEffect, confirm, given_to_unread, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})  # they return their input, or a view of it
@@ -232,7 +220,7 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
 
 def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.expr) -> Value:
     """Return the result of one module, located at the module's declaration."""
-    span: SourceSpan = part.data.span
+    span = part.data.span
     ends = {"end_lineno": span.end_line, "end_col_offset": span.end_column}
     at = ast.Name("_", ast.Load(), lineno=span.line, col_offset=span.column, **ends)
     # `span` would else take the lines of the statement that builds the chain.

@@ -13,7 +13,7 @@ from ._index import FunctionNode, calls, globals_of, home_of, method_of, mode_of
 from ._inlining import defaults_of, inline
 from ._operations import operation
 from ._state import FlowState, merge
-from ._values import PLAIN, TURN, Grad, Leaf, Value, constant, renamed_part, sequence
+from ._values import PLAIN, TURN, Constant, Grad, Leaf, Value, constant, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
@@ -153,7 +153,9 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
-    usual = _by_default(run, node.test, state)  # what an option brings is mostly not trained (rl4co)
+    options = None if calls(node.test) else _usual(run, state)
+    # What an option brings is mostly not trained (rl4co).
+    usual = None if options is None else truth(run, node.test, options)
     for branch, holds in ((yes, True), (no, False)):
         branch.assume((text, holds != negated))
         branch.quiet += int(_is_evaluation(node.test, holds=holds) or usual is (not holds))
@@ -218,13 +220,13 @@ def _options(function: FunctionNode) -> dict[str, Value]:
     return {name: constant(value) for name, value in kept.items() if times[name.rpartition(".")[2]] == 1}
 
 
-def _by_default(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:  # if no caller sets an option
+def _usual(run: FileRun, state: FlowState) -> FlowState | None:
+    """Return a state of the options alone, as they are if no caller sets one; None without options."""
     this = state.names.get("self", PLAIN)
     init = method_of(this.data, "__init__") if this.kind == "object" and this.name == "self" else None
     functions = (run.stack[0] if len(run.stack) == 1 else None, init)
     names, attributes = ({} if each is None else dict(_options(each)) for each in functions)
-    usual = None if calls(test) or not (names or attributes) else FlowState(names, attributes)
-    return None if usual is None else truth(run, test, usual)
+    return FlowState(names, attributes) if names or attributes else None
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
@@ -296,7 +298,8 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
     parts = over.data.parts if over.kind == "module" else ()
     once = bool(run.again) and not parts
     once |= over.data == "tuple" and len(over.items) == 1
-    start = run.clock
+    start, outside = run.clock, state.quiet
+    is_single = not once and over.items[:1] == (TURN,) and _is_single_by_default(run, node, state)
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
@@ -312,6 +315,7 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
+        state.quiet = outside + (is_single and turn > 0)
         with run.within(round=(run.clock, run.last_node, start), again=bool(run.again) or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
@@ -319,7 +323,17 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
             state = merge(state, continued)
         if state.dead:
             break
+    state.quiet = outside
     return state
+
+
+def _is_single_by_default(run: FileRun, node: _Loop, state: FlowState) -> bool:
+    """Return whether an option brings a loop's second turn: `range(self.layers)` with one layer."""
+    match node:
+        case ast.For(iter=ast.Call(args=[count])) if (options := _usual(run, state)) is not None:
+            is_known = isinstance(run.evaluate(count, state).data, Constant)
+            return not is_known and run.evaluate(count, options).data == Constant(1)
+    return False
 
 
 def _freeze(run: FileRun, node: _Loop, over: Value) -> None:

@@ -211,6 +211,9 @@ def join(a: Value, b: Value | None) -> Value:
         return a
     if a.kind != b.kind and {a.kind, b.kind} & _DEFINITE and "plain" in (a.kind, b.kind):
         return b if a.kind == "plain" else a
+    # What stands for an argument that is None: `norm_layer = nn.BatchNorm2d`, as a default would.
+    if {a.kind, b.kind} == {"library", "unknown"} and a.given is not b.given:
+        return a if a.kind == "library" else b
     same = _join_alike(a, b) if a.kind == b.kind else None
     return _join_tensors(a, b) if same is None else same
 
