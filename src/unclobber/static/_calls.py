@@ -8,13 +8,13 @@ from ..syntax import dotted, torch_table
 from ._binding import elements
 from ._call import FollowedCall, transferred, transfers
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, unparsed
+from ._index import FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, make_module, network_result
 from ._names import is_copy
 from ._operations import operation, unknown_result
 from ._state import FlowState
-from ._torch_calls import torch_call
+from ._torch_calls import optimizer, torch_call
 from ._values import ANY, PLAIN, SHAPE, TURN, Constant, Grad, Leaf, ModuleData, Value, join, named, sequence
 from ._writes import SAVES_NO_RESULT, given_to_unread
 
@@ -109,6 +109,8 @@ def _of_torch(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
 def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a new object; in the file's own statements its ``__init__`` is followed."""
     cls = call.receiver.data
+    if is_a(cls, frozenset({"Optimizer"})) and (step := method_of(cls, "step")) is not None:
+        return optimizer(call, is_unseen=".data." in unparsed(step).replace(".grad.data", ""))
     name = f"{cls.name}{'#' if run.at_top else '@'}{run.tick()}"
     made = Value("object", grad=Grad.NO, data=cls, name=name)
     init = method_of(cls, "__init__")

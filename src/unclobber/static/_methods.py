@@ -85,7 +85,7 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     owners = guessed if len(guessed) == 1 else owners if owners - {""} or not is_zeroed else graphs or owners
     if owners := owners - run.frozen:
         # If it is fused, torch doesn't notice: tests/torch_facts/test_version_check.py.
-        rule = CheckRule.DATA if receiver.data == "fused" else CheckRule.STEP
+        rule = CheckRule.DATA if receiver.data == "unseen" else CheckRule.STEP
         is_guess = bool(known and owners != graphs) or ("[" in holder and not receiver.owners)  # all items
         updated(run, state, owners, run.span(call.node), rule, HIGH - (rule is CheckRule.DATA or is_guess))
     return PLAIN

@@ -296,8 +296,7 @@ def _loop(run: FileRun, node: _Loop, state: FlowState) -> FlowState:
 def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowState:
     """Interpret the body twice, or once for each known module; once in the second pass of an outer loop."""
     parts = over.data.parts if over.kind == "module" else ()
-    once = bool(run.again) and not parts
-    once |= over.data == "tuple" and len(over.items) == 1
+    once = (bool(run.again) and not parts) or (over.data == "tuple" and len(over.items) == 1)
     start, outside = run.clock, state.quiet
     is_single = not once and over.items[:1] == (TURN,) and _is_single_by_default(run, node, state)
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):

@@ -28,7 +28,7 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if is_module and call.full.startswith("torch.nn.") and ".functional." not in call.full:
         return make_module(run, call.name, call.node, call.values, call.keywords)
     if ".optim." in call.full and call.name[:1].isupper():
-        return _optimizer(call)
+        return optimizer(call, is_unseen=call.is_true("fused"))
     for name in (call.name, ".".join(call.full.split(".")[-2:])):
         if (known := transferred(run, "torch", name, call, state)) is not None:
             return known
@@ -44,14 +44,14 @@ def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return run.tensor(grad, leaf=leaf, made=run.span(call.node))
 
 
-def _optimizer(call: FollowedCall) -> Value:
-    """Return an optimizer with the parameters that it was given."""
+def optimizer(call: FollowedCall, *, is_unseen: bool) -> Value:
+    """Return an optimizer with the parameters that it was given, whose writes torch may not notice."""
     if "lr_scheduler" in call.full or "swa_utils" in call.full:
         return PLAIN
     every = [element for value in call.every for element in value.nested()]
     leaves = (element.leaf_names for element in every if element.leaf == Leaf.LEAF)
     owners = frozenset[str]().union(*leaves, *(element.owners for element in every))
-    return Value("optimizer", grad=Grad.NO, owners=owners, data="fused" if call.is_true("fused") else None)
+    return Value("optimizer", grad=Grad.NO, owners=owners, data="unseen" if is_unseen else None)
 
 
 @transfers("torch", "set_grad_enabled")

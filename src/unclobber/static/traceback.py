@@ -60,8 +60,7 @@ def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) ->
 
 def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> Finding:
     """Return the finding of the interpreter's suspicion, or one of what is known of the write."""
-    site = candidate.writes[0]
-    suspicion = candidate.suspicion
+    site, suspicion = candidate.writes[0], candidate.suspicion
     if suspicion is None:
         rule = CheckRule.STEP if site.kind == "step" else RULES[kind][0]
         suspicion = Suspicion(rule, MEDIUM, site.span, how=site.how, name=site.target)
