@@ -32,7 +32,7 @@ class Advised:
     meant: str = ""
     """The edit that gives the program as it is meant; empty for the program itself, under guard."""
     carried: bool = False
-    """Whether a turn of a loop goes on with what the one before computed."""
+    """Whether a graph goes on: into the next turn of a loop, or into what is written."""
 
     @property
     def advice(self) -> str:
@@ -161,6 +161,9 @@ ADVISED = [
             meant="h.sum().backward() => h.sum().backward()\n    h = h.clone().detach()"),
     Advised(CheckRule.LEAF, W + "w.mul_(2)\n(w * w).sum().backward()\n",
             (f"w.mul_(2) => {BY_GRAD}w.mul_(2)", ".requires_grad_()\nw.mul_(2) => \nw.mul_(2)\nw.requires_grad_()")),
+    Advised(CheckRule.LEAF, W + "total = torch.zeros(4, requires_grad=True)\ntotal += w * w\ntotal.sum().backward()\n",
+            ("total += w * w => total = total + w * w", "4, requires_grad=True => 4"), meant="4, requires_grad=True => 4",
+            carried=True),
     Advised(CheckRule.EMBEDDED, EMBEDDINGS,
             ("inputs_embeds[:, 0] => inputs_embeds = inputs_embeds.clone()\n        inputs_embeds[:, 0]",),
             meant="self.words(ids) => self.words(ids) * 1"),

@@ -38,7 +38,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         return result
     if not is_network and is_copy(dotted(call.node.func)):
         return result._replace(grad=Grad.NO)
-    if is_network and not state.mode:
+    if is_network and not state.mode and not run.is_frozen(name):
         bit = run.new_node()
         run.uses[bit] = use = run.use(name, call.node, state)
         result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})

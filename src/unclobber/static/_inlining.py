@@ -24,7 +24,6 @@ _NUMBER = re.compile(
 _LOSS = re.compile(r"Loss$|_loss$|^loss_")
 _GIVEN = re.compile(r"target|label|gt|true|real|batch|data|param|self|model|net|anchor|args|cfg|weight", re.I)
 """Names of arguments of a loss that are no prediction."""
-_INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
 def follow(
@@ -227,7 +226,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
         return PLAIN
     else:
         value = Value(places=run.new_place(), name=argument.arg, given=True)
-    if _INTEGER_TENSOR.search(text):
+    if re.search("LongTensor|BoolTensor|IntTensor", text):
         return value._replace(grad=Grad.NO, integer=True)
     return value if "FloatTensor" in text else holds_integers(value, argument.arg)
 

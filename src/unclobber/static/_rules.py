@@ -19,7 +19,7 @@ class RuleFacts:
     """The facts and texts of one rule.
 
     In the texts ``{name}`` is the written tensor, ``{operation}`` the operation that saved, ``{kept}`` the
-    saved tensor, ``{how}`` the operation that writes, ``{done}`` what it does, and ``{more}`` a further word.
+    saved tensor, ``{how}`` the operation that writes, and ``{done}`` what it does.
     """
 
     code: str
@@ -32,7 +32,7 @@ class RuleFacts:
     is_high_with_backward: bool = False  # whether only with it: a forward alone may sample (ddsp_pytorch)
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
-    if_carried: str = ""  # the advice if a turn of a loop goes on with what the turn before computed
+    if_carried: str = ""  # the advice if a graph goes on: into a loop's next turn, or into what is written
     is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
     past_counter: bool = False  # whether the write changes no version counter
     needs_training: bool = True  # whether it is less likely a fault in functions mostly without a gradient
@@ -97,6 +97,7 @@ class CheckRule(Enum):
     LEAF = RuleFacts(
         "UC201", "{how} writes to {name}, a leaf that requires grad",
         "write under torch.no_grad(), or before requires_grad is set", saved="the leaf is made here",
+        if_carried="write out of place, or leave requires_grad=True out: what is written brings its own graph",
         reported_from=HIGH, needs_training=False,
     )
     EMBEDDED = RuleFacts(

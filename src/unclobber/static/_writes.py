@@ -252,7 +252,8 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     is_called = is_method and any(name == run.root != caller for name, caller, _ in run.own.calls)
     less = int(is_called or bool(is_method and value.made and value.made.function != run.function))
     if leaf == Leaf.LEAF:
-        suspect(CheckRule.LEAF, (HIGH if value.grad == Grad.YES else HIGH - 1) - less, value.made)
+        carried = "carried" if source is not None and source.grad == Grad.YES else ""
+        suspect(CheckRule.LEAF, (HIGH if value.grad == Grad.YES else HIGH - 1) - less, value.made, carried)
     elif (
         value.data == "embedding" and made.how == "[...] =" and run.function.endswith("forward")
         and re.match(r"\w*embeds\b", made.name)

@@ -107,7 +107,6 @@ def _words(suspicion: Suspicion, source: SourceTexts) -> dict[str, str]:
         "kept": "its result" if suspicion.role == "result" else given if len(given) < 40 else "its input",
         "how": f"`{suspicion.how}`" if suspicion.how else "this",
         "done": "changed in shape" if _reshapes(suspicion.how) else "overwritten",
-        "more": f"`{suspicion.more}`" if suspicion.more else "",
     }
 
 
