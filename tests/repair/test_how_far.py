@@ -229,3 +229,28 @@ def test_a_run_that_is_cut_off_does_not_answer_the_next(tmp_path):
         signal.signal(signal.SIGUSR1, usual)
     assert (after.ended, after.error) == (alone.ended, alone.error)
     assert after.ended is not Ended.DIED
+
+
+SUMMED = """
+import torch
+net, total = torch.nn.Linear(3, 1), torch.zeros(1, requires_grad=True)
+for x in torch.eye(3):
+    total.add_(net(x).pow(2))
+print(total.item())
+total.backward()
+"""
+SCALED = """
+import torch
+w = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([w], 0.1)
+w.mul_(2)
+w.exp().sum().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("text", "fixer"), [(SUMMED, "out-of-place"), (SCALED, "no-grad")])
+def test_what_a_write_to_a_leaf_is_for(last, text, fixer):
+    """A sum of losses keeps its graph, and a parameter its place in the optimizer."""
+    found = last(text, first_only=True)
+    assert found.best.fixers == (fixer,) and found.best.proof.verified == "whole-run"

@@ -66,10 +66,12 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
     return leaf and "is a view and is being modified inplace" in message
 
 
-def _leaves_as_values() -> _Calls:
+@contextmanager
+def _leaves_as_values() -> Iterator[None]:
     """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
-    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made.
+    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. A written
+    one is the value of the leaf's name: of a sum that was made as a leaf. A parameter keeps its own.
     """
     copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
 
@@ -85,14 +87,25 @@ def _leaves_as_values() -> _Calls:
         return known[1]
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
-        # A function mode sees initialisers as a whole, before their own ``no_grad``.
+        """Make a call with copies for leaves; a mode sees initialisers whole, before their own ``no_grad``."""
         initial = getattr(func, "__module__", "") == "torch.nn.init"
-        if not torch.is_grad_enabled() or initial or getattr(func, "__name__", "") in _ABOUT_THE_LEAF:
+        name = getattr(func, "__name__", "")
+        if name in _READS_VALUES and (known := copies.get(id(args[0]))) and known[1]._version:
+            return func(known[1], *args[1:], **kwargs)
+        if not torch.is_grad_enabled() or initial or name in _ABOUT_THE_LEAF:
             return func(*args, **kwargs)
         args, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
         return func(*args, **kwargs)
 
-    return _Calls(call)
+    with _Calls(call):
+        yield
+    for leaf, copy, _ in copies.values():
+        if copy._version and not isinstance(leaf, torch.nn.Parameter):
+            leaf.data.copy_(copy.detach())
+            leaf.grad = None
+
+
+_READS_VALUES = {"backward", "detach", "item", "tolist", "numpy", "__repr__", "__format__"}
 
 
 _ABOUT_THE_LEAF = frozenset(

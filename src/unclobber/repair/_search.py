@@ -53,9 +53,8 @@ class _SearchState:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Sort key, by what a reviewer minds: lost gradients, copies of parameters, hidden writes, copies of
-        whole buffers in a loop, copies of tensors. Of equal ones those come first that have passed more
-        findings, then the smallest."""
+        """Sort key, by what a reviewer minds: faults, then copies of tensors. Of equal ones those come first
+        that have passed more findings, then the smallest."""
         return (*self.faults, self.copies, -len(self.steps), self.lines)
 
     @property
@@ -272,10 +271,7 @@ class Search:
         return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
 
     def _note(self, state: _SearchState, ran: Ran, why: str = "") -> None:
-        """Keep how a run failed if none has come further; of equal ones the first, which was likelier.
-
-        ``why`` is the reason in words, if it is no finding and no exception.
-        """
+        """Keep how a run failed, or ``why``, if none has come further; of equals the first, the likelier."""
         finding = ran.finding and f"{ran.finding.code} at backward {ran.failed_at}"
         steps = ", then ".join(step.title for step in state.steps)
         if ran.backwards > self._nearest[0]:

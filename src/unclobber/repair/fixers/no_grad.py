@@ -28,10 +28,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         torch = source.torch_name
         if torch is None:
             continue
-        texts = [
-            (text, "write under `torch.no_grad()`")
-            for text in source.put_under(statement, f"with {torch}.no_grad():")
-        ]
+        under = source.put_under(statement, f"with {torch}.no_grad():")
+        texts = [(text, "write under `torch.no_grad()`") for text in under]
         function = source.function(statement)
         if function is not None and all(map(_only_writes, function.body)):
             title = f"run `{function.name}` under `torch.no_grad()`"
