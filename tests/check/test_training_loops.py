@@ -53,3 +53,45 @@ b.backward()
 """
     assert [finding.code for finding in check_text(text, "a.py")] == told
     assert [finding.code for finding in check_text(text, "a.py", all_rules=True)] == asked
+
+
+ADAPTED = """
+from copy import deepcopy
+import torch
+def fit(model, loader, criterion):
+    opt, total = torch.optim.SGD(model.parameters(), 0.1), 0.0
+    for x, y in loader:
+        {made}
+        opt = torch.optim.SGD(learner.parameters(), 0.1)
+        criterion(learner(x), y).backward()
+        opt.step()
+        total += criterion(learner(x), y)
+    total.backward()
+"""
+
+
+@pytest.mark.parametrize(("made", "expected"), [("learner = deepcopy(model)", []), ("learner = model", ["UC101"])])
+def test_a_network_that_each_turn_copies(made, expected):
+    """The step of one turn leaves the copies of the turns before as they were: MAML, federated learning."""
+    assert [finding.code for finding in check_text(ADAPTED.format(made=made), "a.py")] == expected
+
+
+AGENTS = """
+import torch
+from torch import nn
+class Agents:
+    def __init__(self, n):
+        self.critics = nn.ModuleList([nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)) for _ in range(n)])
+        self.opts = [torch.optim.Adam(c.parameters()) for c in self.critics]
+    def update(self, x):
+        values = [c(x) for c in self.critics]
+        for i in range(len(self.critics)):
+            values[i].mean().backward(retain_graph=True)
+            self.opts[{item}].step()
+"""
+
+
+@pytest.mark.parametrize(("item", "expected"), [("i", []), ("0", ["UC101"])])
+def test_each_optimizer_of_a_list_has_a_network_of_its_own(item, expected):
+    """Which of them steps isn't known of an index: independent agents are right so."""
+    assert [finding.code for finding in check_text(AGENTS.format(item=item), "a.py")] == expected

@@ -27,10 +27,11 @@ Call = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Function that makes one of the program's calls of torch: the operation, its arguments, its keywords."""
 
 
-def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
-    for interpretation in sorted(interpretations):
-        if interpretation in _CONTEXTS:
-            stack.enter_context(_CONTEXTS[interpretation]())
+def enter(interpretations: frozenset[str], stack: ExitStack) -> list[Callable[[], None]]:
+    """Enter the contexts; return what is to be called before the program's end state is compared."""
+    known = [_CONTEXTS[each] for each in sorted(interpretations) if each in _CONTEXTS]
+    entered = [stack.enter_context(context()) for context in known]
+    return [settle for settle in entered if callable(settle)]
 
 
 class _Calls(TorchFunctionMode):
@@ -67,11 +68,11 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
 
 
 @contextmanager
-def _leaves_as_values() -> Iterator[None]:
+def _leaves_as_values() -> Iterator[Callable[[], None]]:
     """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
     The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. A written
-    one is the value of the leaf's name: of a sum that was made as a leaf. A parameter keeps its own.
+    one is the value of the leaf's name in the end: of a sum that was made as a leaf. A parameter keeps its own.
     """
     copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
 
@@ -97,12 +98,14 @@ def _leaves_as_values() -> Iterator[None]:
         args, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
         return func(*args, **kwargs)
 
+    def settle() -> None:
+        for leaf, copy, _ in copies.values():
+            if copy._version and not isinstance(leaf, torch.nn.Parameter):
+                leaf.data.copy_(copy.detach())
+                leaf.grad = None
+
     with _Calls(call):
-        yield
-    for leaf, copy, _ in copies.values():
-        if copy._version and not isinstance(leaf, torch.nn.Parameter):
-            leaf.data.copy_(copy.detach())
-            leaf.grad = None
+        yield settle
 
 
 _READS_VALUES = {"backward", "detach", "item", "tolist", "numpy", "__repr__", "__format__"}
@@ -121,19 +124,16 @@ def _views_singly(func: Any, args: Any, kwargs: Any) -> Any:
     """Call an operation; return the views that ``chunk``, ``split`` or ``unbind`` takes as separate views."""
     answer = func(*args, **kwargs)
     whole = args[0] if args else kwargs.get("input", kwargs.get("tensor"))
-    if getattr(func, "__name__", "") not in torch_table().returns_several_views or not isinstance(
-        whole, torch.Tensor
-    ):
-        return answer
-    if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
+    takes_several = getattr(func, "__name__", "") in torch_table().returns_several_views
+    is_of_tensor = isinstance(whole, torch.Tensor) and isinstance(answer, (tuple, list))
+    if not (takes_several and is_of_tensor and torch.is_grad_enabled()):
         return answer
     return type(answer)([_alone(part, whole) for part in answer])
 
 
 def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    if part._base is None:
-        return part
-    return whole.as_strided(part.size(), part.stride(), part.storage_offset())
+    same = part.size(), part.stride(), part.storage_offset()
+    return part if part._base is None else whole.as_strided(*same)
 
 
 def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:  # in normal mode, whatever the current mode is

@@ -76,7 +76,7 @@ class Run:
             if job.probes:
                 self.holders.install()
             _seed()
-            _interpretations.enter(job.interpretations or frozenset(), stack)
+            settle = _interpretations.enter(job.interpretations or frozenset(), stack)
             sys.addaudithook(self.files)
             try:
                 overlay.run()
@@ -90,6 +90,8 @@ class Run:
         self.files.off = True
         ran = self._ran()
         whole = job.to_end and self.ended in (Ended.FINISHED, Ended.ERROR)
+        for each in settle if whole else ():
+            each()
         end_state = self._state_at_end(generators) if whole else None
         self._record(end_state)
         times = () if end_state is None else end_state.times
@@ -187,8 +189,7 @@ class Run:
     def _state_at_end(self, generators: dict[str, str]) -> EndState:
         """Run the exit functions and return the end state."""
         job = self.job
-        # Here, because the child ends by `os._exit`, and the output of exit functions belongs to the end
-        # state.
+        # Here, because `os._exit` ends the child, and what exit functions print belongs to the end state.
         atexit._run_exitfuncs()
         _end_state.flush()
         return _end_state.end_state_of(

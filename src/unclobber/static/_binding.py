@@ -42,8 +42,10 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
         case ast.Name(id=name):
             forget(name, state)
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
-                # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`).
-                value = value._replace(name=name, given=False)
+                # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`). A loop makes several.
+                value = value._replace(
+                    name=name if run.again is None else f"{name}@{run.tick()}", given=False
+                )
             state.names[name] = _held(value, name, state)
         case ast.Tuple() | ast.List():
             _unpack(run, target, value, state)

@@ -51,9 +51,8 @@ def _is_part(run: FileRun, function: ast.expr) -> bool:
     """Return whether an expression names an attribute that is set on the object, or an item of one."""
     while isinstance(function, ast.Subscript):
         function = function.value
-    if not isinstance(function, ast.Attribute) or dotted(function.value) != "self":
-        return False
-    return run.index.assigned_attributes[function.attr] > 0
+    name = dotted(function)
+    return name.startswith("self.") and run.index.assigned_attributes[name[5:]] > 0
 
 
 @transfers("module object", "__call__ forward")

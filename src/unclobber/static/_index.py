@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
@@ -163,7 +164,7 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
                 try:
                     text = SourcePart.all_of(path)[0].python
                     # A wrapper of an optimizer needs no torch (`optim_schedule.py` of SoftMaskedBert).
-                    if "torch" in text or ".step(" in text or path.endswith("__init__.py"):
+                    if re.search(r"torch|\.step\(|[a-z]_\(", text) or path.endswith("__init__.py"):
                         importer.modules[module] = importer.sources[path] = index_of(text, path)
                 except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                     pass

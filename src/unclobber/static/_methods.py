@@ -86,7 +86,7 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if owners := owners - run.frozen:
         # If it is fused, torch doesn't notice: tests/torch_facts/test_version_check.py.
         rule = CheckRule.DATA if receiver.data == "unseen" else CheckRule.STEP
-        is_guess = bool(known and owners != graphs) or ("[" in holder and not receiver.owners)  # all items
+        is_guess = bool(known and owners != graphs) or holder.partition("[")[2][:1].isalpha()  # any item
         updated(run, state, owners, run.span(call.node), rule, HIGH - (rule is CheckRule.DATA or is_guess))
     return PLAIN
 

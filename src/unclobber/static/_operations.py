@@ -300,9 +300,8 @@ def _fits(overload: Overload, values: Sequence[str], named: dict[str, str]) -> b
     given |= {name: kind for name, kind in named.items() if name in kinds}
     if any((kinds[name], kind) in (("t", "s"), ("s", "t")) for name, kind in given.items()):
         return False
-    if any(name not in kinds and name in _TELLING for name in named):
-        return False
-    if len(values) > len(overload.arguments) and overload.kinds[-1:] != ("s",):
+    is_another = any(name not in kinds and name in _TELLING for name in named)
+    if is_another or (len(values) > len(overload.arguments) and overload.kinds[-1:] != ("s",)):
         return False
     needed = [name for name, needed in zip(overload.arguments, overload.required, strict=True) if needed]
     return given.keys() >= set(needed)

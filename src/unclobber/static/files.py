@@ -209,8 +209,7 @@ def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
         for site in (write.site for write in finding.writes if write.site and not write.site.below):
             causes.pop((finding.code, site.path, site.line), None)
     kept = [[causes.pop(cause, None) for cause in map(_cause, result.findings)] for result in results]
-    pairs = zip(results, kept, strict=True)
-    return [replace(result, findings=tuple(filter(None, findings))) for result, findings in pairs]
+    return [replace(each, findings=tuple(filter(None, own))) for each, own in zip(results, kept, strict=True)]
 
 
 def _cause(finding: Finding) -> object:

@@ -40,8 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def _is_update(source: Source, statement: ast.AST) -> bool:
-    """Return whether a write looks meant for the parameter itself: ``layer.weight``, or a step along
-    ``.grad``.
+    """Return whether a write looks meant for the parameter: ``layer.weight``, or a step along ``.grad``.
 
     A bare name is as likely the caller's tensor, which should stay unchanged.
     """
