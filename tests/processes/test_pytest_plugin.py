@@ -198,27 +198,103 @@ def test_wrong_use_is_answered(pytester, ini, tests, message):
     result.stdout.no_fnmatch_line("*During handling*")
 
 
-def test_a_fixture_runs_outside(pytester):
-    """Only the call is watched; what a fixture overwrites is torch's own affair."""
+def test_fixtures_of_the_test_are_watched_with_it(pytester):
+    """A graph may be made in a fixture, overwritten in the test and needed in the teardown.
+
+    Fixtures of a wider scope stay outside; what is silent in a teardown fails it.
+    """
     tests = """
     import pytest, torch
 
-    @pytest.fixture
-    def grad():
+    def wrong():
         w = torch.ones(3, requires_grad=True)
         y = w.exp()
         y.data.zero_()
         y.sum().backward()
-        yield w.grad
-        y = w.exp()
-        y.data.zero_()
-        y.sum().backward()
 
-    def test_grad(grad): pass
+    @pytest.fixture(scope="module")
+    def wide():
+        wrong()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+            yield
+        wrong()
+
+    @pytest.fixture
+    def made():
+        return torch.ones(3, requires_grad=True).exp()
+
+    @pytest.fixture
+    def later(made):
+        yield made
+        made.sum().backward()
+
+    @pytest.fixture
+    def silent(made):
+        yield
+        wrong()
+
+    def test_refused(made):
+        made += 1
+        made.sum().backward()
+
+    def test_refused_later(later):
+        later += 1
+
+    def test_silent_later(silent): pass
+
+    @pytest.mark.parametrize("time", range(2))
+    def test_clean(wide, later, time):
+        assert torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     """
     result = run(pytester, "--unclobber", tests=tests)
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["unclobber: 1 test watched, no findings"])
+    result.assert_outcomes(passed=4, failed=1, errors=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "_* ERROR at teardown of test_refused_later _*",
+            "_* ERROR at teardown of test_silent_later _*",
+            "18 |     return torch.ones(3, requires_grad=True).exp()",
+            "31 |     made += 1",
+            "35 |     later += 1",
+            "23 |     made.sum().backward()",
+            "test_tried.py:6: UC102 saved-overwritten-silently",
+            "unclobber: 5 tests watched, 3 findings in 3 (UC101: 2, UC102: 1)",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*saved where unclobber did not look*")
+
+
+def test_a_unittest_method_fails_with_the_story(pytester):
+    """pytest takes the error of a ``TestCase`` from unittest's own record of it."""
+    tests = """
+    import unittest, torch
+
+    class TestOld(unittest.TestCase):
+        def setUp(self):
+            self.y = torch.ones(3, requires_grad=True).exp()
+
+        def test_step(self):
+            self.y += 1
+            self.y.sum().backward()
+    """
+    result = run(pytester, "--unclobber", tests=tests)
+    result.stdout.fnmatch_lines(["error[[]UC101]*", "FAILED *::test_step - UC101 saved-overwritten: *"])
+    result.stdout.no_fnmatch_line("*autograd/graph.py*")
+
+
+def test_a_test_that_fails_by_itself_shows_what_was_silent(pytester):
+    """A wrong gradient is what most assertions fail for. Both kinds of findings are shown of one test."""
+    calls = """
+    def test_compares():
+        assert torch.equal(backward_after(lambda y: y.data.zero_()), torch.ones(3).exp())
+
+    def test_both():
+        backward_after(lambda y: y.data.zero_())
+        backward_after(lambda y: y.add_(1))
+    """
+    result = run(pytester, "--unclobber", "-k", "compares or both", tests=TESTS + calls)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["E *assert False", "-* unclobber -*", "error[[]UC102]*"])
+    result.stdout.fnmatch_lines(["_* test_both _*", "error[[]UC101]*", "error[[]UC102]*"])
 
 
 def test_an_expected_failure_stays_expected(pytester):

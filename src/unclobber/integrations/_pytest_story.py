@@ -45,7 +45,21 @@ class PytestStory(ReprExceptionInfo):
             tw.line(content)
 
 
-def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
+def add_story(
+    report: pytest.TestReport, ending: Finding | None, silent: Sequence[Finding], item: pytest.Item
+) -> None:
+    """Put the explanations of a failed test into its report.
+
+    That of `ending`, which failed it, replaces the traceback, but for ``--tb=native``, which shows it whole.
+    What was silent besides comes after it, or has a section of its own.
+    """
+    if ending is not None and item.config.getoption("tbstyle", "auto") != "native":
+        report.longrepr = _story([ending, *silent], item)
+    elif silent:
+        report.sections.append(("unclobber", str(_story(silent, item))))
+
+
+def _story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     """Return a test report's ``longrepr`` for findings, the first of which failed the test.
 
     Its lines have no colours, because JUnit files, logs and xdist's controller take them as they are.

@@ -42,8 +42,6 @@ Shell = Any  # an `InteractiveShell`. Its methods have no types, or those of the
 _HERE = PACKAGE + os.sep
 _USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
 _SWITCH = "%unclobber on [--guard] [--strict] [--fingerprint[=RATE]], or %unclobber off"
-
-
 _SHOWN = (Finding, Report, StepMemory)  # the types that display themselves
 
 # Weak, because a test or an embedding program makes a shell and drops it.

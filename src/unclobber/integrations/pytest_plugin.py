@@ -11,8 +11,8 @@ pyproject.toml decides; it and ``# unclobber: ignore`` also suppress findings.
 - ``strict``: such a write raises at once, from the backward that needs the value.
 - ``guard``: the test goes on with right gradients; what was restored is counted.
 
-Only the call of a test is watched, each in a session of its own, not its fixtures: those of a wider
-scope serve several tests, and what they saved would belong to none of them.
+Each test is watched in a session of its own, together with its fixtures of function scope. Those of a
+wider scope are not: they serve several tests, and what they saved would belong to none of them.
 
 This module imports nothing but pytest until a test is to be watched, because it is loaded in every project.
 """
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 MODES = ("watch", "guard", "strict", "off")
 
-_findings = pytest.StashKey[tuple["Finding", ...]]()  # the findings that failed the test
-_watched = pytest.StashKey[dict[str, Any]]()  # mode and codes of a watched test, for the summary
+_session = pytest.StashKey["Session"]()
+_passed = pytest.StashKey[bool]()  # whether the call of a watched test has passed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,30 +86,19 @@ def _checked(mode: Any, where: str) -> str:
     return str(mode)
 
 
-class _Wanted(NamedTuple):
-    """Mode and rate of a watched test."""
-
-    mode: str  # `on`: as the settings say
-    fingerprint: float | None  # None: as the settings say
-
-
-def _wanted(item: pytest.Item) -> _Wanted | None:
-    """Return the mode and rate of a test, or None if it is not to be watched."""
+def _wanted(item: pytest.Item) -> tuple[str, float | None] | None:
+    """Return the mode (`on`: as the settings say) and rate (None: as they say) of a test; None: unwatched."""
     given = item.config.getoption("unclobber", None)
-    default = given or item.config.getini("unclobber") or "off"
-    marker = item.get_closest_marker("unclobber")
-    if given == "off" or (marker is None and default == "off"):
-        return None
+    mode = given or item.config.getini("unclobber") or "off"
     share = item.config.getini("unclobber_fingerprint")
-    mode = "on" if default == "off" else default
-    if marker is not None:
-        mode, share = _of_marker(item, marker, mode, share)
+    if given != "off" and (marker := item.get_closest_marker("unclobber")) is not None:
+        mode, share = _of_marker(item, marker, "on" if mode == "off" else mode, share)
     if mode == "off":
         return None
     from ._answers import rate
 
     said = f"fingerprint at {item.nodeid}"
-    return _Wanted(mode, None if share == "" else rate(share, said, pytest.UsageError))
+    return mode, None if share == "" else rate(share, said, pytest.UsageError)
 
 
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
@@ -128,89 +117,107 @@ def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) ->
     return mode, share if own_share is None else own_share
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run the test in a session. This is the innermost wrapper, so that no other plugin's code is watched."""
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> None:
+    """Enter the test's session before its first fixture of its own, after those of wider scope."""
+    if fixturedef.scope == "function":
+        _enter(request.node)
+
+
+def _enter(item: pytest.Item) -> Session | None:
+    """Return the session of a test that is to be watched, entered until its own fixtures are torn down."""
+    if (known := item.stash.get(_session, None)) is not None and known.active:
+        return known
     try:
         wanted = _wanted(item)
     except pytest.UsageError as error:
         # without a traceback, because pytest would print this file's source
         raise pytest.fail.Exception(str(error), pytrace=False) from None
     if wanted is None:
-        return (yield)
+        return None
     from ..model import UnclobberError, require_installed_torch
 
     try:
         require_installed_torch()
         from ..session import Session
 
-        guard, strict = (None if wanted.mode == "on" else wanted.mode == mode for mode in ("guard", "strict"))
+        mode, rate = wanted
+        guard, strict = (None if mode == "on" else mode == name for name in ("guard", "strict"))
         # A silent write fails the test, which a warning would only repeat.
         session = Session.by_settings(
-            str(item.path.parent), guard=guard, strict=strict, fingerprint=wanted.fingerprint, warn=False
-        )
+            str(item.path.parent), guard=guard, strict=strict, fingerprint=rate, warn=False
+        ).__enter__()
     except UnclobberError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-    try:
-        with session:
-            try:
-                result = yield
-            except BaseException as error:
-                ending = session.finding_for(error)
-                item.stash[_findings] = (ending,) if ending is not None else ()
-                raise
-        _fail_for_silent(item, session)
-    finally:
-        reported, suppressed = session.split_suppressed()
-        item.stash[_watched] = {
-            "mode": session.mode,
-            "codes": sorted(finding.code for finding in reported),
-            "repaired": sum(finding.repaired for finding in reported),
-            "suppressed": len(suppressed),
-        }
+    item.stash[_session], item.stash[_passed] = session, False
+    # The item's first finalizer is its last to run, after those of its own fixtures.
+    item.addfinalizer(lambda: _leave(item, session))
+    return session
+
+
+def _leave(item: pytest.Item, session: Session) -> None:
+    """Leave the session. Fail the teardown of a passed test if a gradient was silently wrong in it."""
+    session.__exit__(None, None, None)
+    # a test that failed has shown what was silent in it
+    if item.stash[_passed]:
+        _fail_for_silent(session)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Run the test in its session. It is the innermost wrapper, so that no other plugin's code is watched."""
+    session = _enter(item)
+    result = yield
+    if session is not None:
+        _fail_for_silent(session)
+        item.stash[_passed] = True
     return result
 
 
-def _fail_for_silent(item: pytest.Item, session: Session) -> None:
-    """Fail a passed test in which a gradient was silently wrong.
+def _fail_for_silent(session: Session) -> None:
+    """Fail a passed test in which a gradient was silently wrong, with an error that names the first."""
+    if silent := _silent(session):
+        from ..report import error_of
 
-    Refusals of torch were raised, as were all findings of a strict session: a test that passed expects them.
-    """
-    if session.strict:
-        return
-    wrong = [f for f in session.split_suppressed()[0] if f.is_silent and f.severity == "error"]
-    silent = [f for f in wrong if not (f.harmless or f.ahead)]
-    if not silent:
-        return
-    # `pytest_runtest_makereport` shows all of them, though the raised error names one.
-    item.stash[_findings] = tuple(silent)
-    from ..report import error_of
+        raise error_of(silent[0])
 
-    raise error_of(silent[0])
+
+def _silent(session: Session) -> tuple[Finding, ...]:
+    """Return the findings that torch was silent about; none of a strict session, which raised them all."""
+    reported = () if session.strict else session.split_suppressed()[0]
+    wrong = [f for f in reported if f.is_silent and f.severity == "error"]
+    return tuple(f for f in wrong if not (f.harmless or f.ahead))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Replace the traceback of a failure from a finding by its explanation."""
+    """Replace the traceback of a failure from a finding by its explanation; else add what was silent."""
     report = yield
-    if call.when != "call" or (watched := item.stash.get(_watched, None)) is None:
+    if (session := item.stash.get(_session, None)) is None:
         return report
-    report.unclobber = watched  # type: ignore[attr-defined]  # xdist sends every attribute along
-    findings = item.stash.get(_findings, ())
-    # `--tb=native` shows whole tracebacks, and an expected failure stays as it is (test_pytest_plugin.py).
-    if findings and report.outcome == "failed" and item.config.getoption("tbstyle", "auto") != "native":
-        from ._pytest_story import story
+    # Not the error that left the test: that of a `unittest.TestCase` is known only here.
+    ending = None if call.excinfo is None else session.finding_for(call.excinfo.value)
+    # An expected failure stays as it is (test_pytest_plugin.py).
+    if report.outcome == "failed":
+        from ._pytest_story import add_story
 
-        report.longrepr = story(findings, item)
+        silent = _silent(session)
+        silent = silent if call.when == "call" or ending in silent else ()
+        add_story(report, ending, [finding for finding in silent if finding != ending], item)
+    if call.when == "teardown":
+        reported, suppressed = session.split_suppressed()
+        report.unclobber = {  # type: ignore[attr-defined]  # xdist sends every attribute along
+            "codes": sorted(finding.code for finding in reported),
+            "repaired": sum(finding.repaired for finding in reported),
+            "suppressed": len(suppressed),
+        }
     return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    watched = [report.unclobber for report in reports if hasattr(report, "unclobber")]
-    if watched:
+    stats = terminalreporter.stats.values()
+    if watched := [test.unclobber for tests in stats for test in tests if hasattr(test, "unclobber")]:
         terminalreporter.write_line(_summary(watched))
 
 
@@ -223,7 +230,7 @@ def _summary(watched: list[dict[str, Any]]) -> str:
     if not codes:
         return f"unclobber: {tests} watched, no findings{suffix}"
     count = sum(codes.values())
-    hit = sum(bool(test["codes"]) for test in watched)
+    hit = len([test for test in watched if test["codes"]])
     each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
     text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
     repaired = sum(test["repaired"] for test in watched)
