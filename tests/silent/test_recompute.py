@@ -73,6 +73,22 @@ def test_a_checkpoint_saved_its_input():
     assert places(finding)[0] in program.lines("saved")
 
 
+def test_a_checkpoints_input_has_no_name_that_its_line_lacks():
+    """The caller's `out`, bound since, is the same tensor: advice to clone it would be a NameError there."""
+
+    def forward(x):
+        x = x * 1
+        return checkpoint(lambda t: t.add_(t.clone().sin()), x, use_reentrant=False)
+
+    with watch() as watching:
+        out = forward(torch.ones(3, requires_grad=True))
+        with pytest.raises(InplaceError):
+            out.sum().backward()
+    (finding,) = watching.findings
+    assert finding.saved.expression is None
+    assert "`out`" not in finding.message
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("result", ["(t * c).exp()", "t.sin() * c"])
 def test_the_line_that_reads_it_again_is_told(reentrant, result):
