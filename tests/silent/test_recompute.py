@@ -5,7 +5,7 @@ import torch
 from _programs import Program, assert_told, corpus, places, watched
 from torch.utils.checkpoint import checkpoint
 
-from unclobber import InplaceError, watch
+from unclobber import InplaceError, SilentWriteWarning, watch
 from unclobber.report._text import to_text
 from unclobber.session import Session
 
@@ -39,6 +39,20 @@ def test_guard_refuses_what_it_cannot_mend(body):
 def test_strict_raises():
     """What a checkpoint reads again and was overwritten raises under `strict`."""
     assert watched(Program.whole(WRONG["UC105/a_closure"]), strict=True).raised
+
+
+def test_all_weights_that_one_line_spoils_are_of_one_finding():
+    """They are several tensors of one backward, not several times."""
+    block = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3))
+    with watch() as watching:
+        loss = checkpoint(block, torch.ones(2, 3, requires_grad=True), use_reentrant=False).sum()
+        for parameter in block.parameters():
+            parameter.data.mul_(2)
+        with pytest.warns(SilentWriteWarning):
+            loss.backward()
+    (finding,) = (finding for finding in watching.findings if finding.code == "UC105")
+    spoilt = {finding.saved.name, *(save.name for save in finding.also)}
+    assert spoilt == {"block.0.weight", "block.0.bias", "block.2.weight"}
 
 
 HARMLESS |= {

@@ -157,8 +157,7 @@ class SeenConflicts(SessionView, ABC):
             held: The holder, as ``describe.held_elsewhere`` takes it.
             can_be_repaired: Whether guard can hand the old values to the holder.
         """
-        guards = self.policy == "guard"
-        repaired = guards and can_be_repaired and self.active
+        repaired = self.policy == "guard" and can_be_repaired and self.active
 
         def key() -> Any:
             last = self.ledger.last_write(state.saved)
@@ -168,8 +167,9 @@ class SeenConflicts(SessionView, ABC):
             key,
             lambda: judge(describe.held_elsewhere(state, self, repaired=repaired, **held)),
             lambda: bare_finding(code, saved=_unplaced(state.saved), repaired=repaired),
+            tensor=lambda: state.saved.alias.data_ptr() if held["kind"] == "recompute" else None,
             can_be_repaired=can_be_repaired,
-            refused=guards and not can_be_repaired,
+            refused=self.policy == "guard" and not can_be_repaired,
         )
 
     def gradient_written(
