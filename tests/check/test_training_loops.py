@@ -70,7 +70,9 @@ def fit(model, loader, criterion):
 """
 
 
-@pytest.mark.parametrize(("made", "expected"), [("learner = deepcopy(model)", []), ("learner = model", ["UC101"])])
+@pytest.mark.parametrize(
+    ("made", "expected"), [("learner = deepcopy(model)", []), ("learner = model", ["UC101"])]
+)
 def test_a_network_that_each_turn_copies(made, expected):
     """The step of one turn leaves the copies of the turns before as they were: MAML, federated learning."""
     assert [finding.code for finding in check_text(ADAPTED.format(made=made), "a.py")] == expected
