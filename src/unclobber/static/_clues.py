@@ -230,8 +230,7 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     if not node or context.pasted.kind != "saved" or site.kind in UPDATES:
         return
     is_method = site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
-    is_own = is_method or _OWN_NODES.get(site.how) == node
-    if is_own:
+    if is_own := is_method or _OWN_NODES.get(site.how) == node:
         yield Clue(1.5, f"{node} is what `{site.how}` leaves")
     is_own |= any(_is_operation(s.operation, node) or s.role == "returned" for s in context.suspicions(site))
     made = _made(site, context)

@@ -218,7 +218,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
         if is_config or value.kind in ("library", "class", "function"):
             return value
     text = ast.unparse(argument.annotation) if argument.annotation else ""
-    if (cls := run.index.network(text)) is not None:
+    if cls := run.index.network(text):
         return Value("object", grad=Grad.NO, data=cls, name=argument.arg, given=True)
     if "Tensor" in text and not _SEVERAL.search(text):
         value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)

@@ -202,9 +202,10 @@ class Suspicion(NamedTuple):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Return whether it is a matter of other files alone, and of nothing that their caller brings."""
+        """Return whether it is a matter of other files alone, as a chain is, and of nothing from their caller."""
         spans = (self.write, self.saved, self.needed, self.freed)
-        return self.rule not in _OF_CALLERS and all(span is None or span.inner for span in spans)
+        is_chain = self.write == self.saved and bool(self.write and self.write.inner)
+        return is_chain or (self.rule not in _OF_CALLERS and all(s is None or s.inner for s in spans))
 
     def is_reported(self, *, all_rules: bool) -> bool:
         is_usual = self.needed is not None or not self.is_weak
