@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -295,6 +296,26 @@ def test_a_test_that_fails_by_itself_shows_what_was_silent(pytester):
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["E *assert False", "-* unclobber -*", "error[[]UC102]*"])
     result.stdout.fnmatch_lines(["_* test_both _*", "error[[]UC101]*", "error[[]UC102]*"])
+
+
+def _sessions():
+    return sum(type(thing).__name__ == "Session" and hasattr(thing, "ledger") for thing in gc.get_objects())
+
+
+def test_what_was_recorded_of_a_test_is_gone_after_it(pytester):
+    """pytest keeps its items as long as the run."""
+    before, after = _sessions(), []
+
+    class Counting:
+        def pytest_sessionfinish(self, session):
+            gc.collect()
+            after.append((len(session.items), _sessions()))
+
+    body = "torch.ones(2, requires_grad=True).exp().sum().backward()"
+    pytester.makepyfile(test_tried=f"import torch\ndef test_a(): {body}\ndef test_b(): {body}\n")
+    words = "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--unclobber"
+    pytester.runpytest_inprocess(*words, plugins=[Counting()])
+    assert after == [(2, before)]
 
 
 def test_an_expected_failure_stays_expected(pytester):

@@ -206,6 +206,7 @@ def pytest_runtest_makereport(
         silent = silent if call.when == "call" or ending in silent else ()
         add_story(report, ending, [finding for finding in silent if finding != ending], item)
     if call.when == "teardown":
+        del item.stash[_session]  # items live as long as the run, and its records of tensors need not
         reported, suppressed = session.split_suppressed()
         report.unclobber = {  # type: ignore[attr-defined]  # xdist sends every attribute along
             "codes": sorted(finding.code for finding in reported),
