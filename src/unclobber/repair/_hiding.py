@@ -64,9 +64,8 @@ def hidden(
             continue
         measured = True
         if holders.others:
-            return Hidden(
-                f"{' and '.join(holders.others)} also held what is written, and no longer sees the write"
-            )
+            others = " and ".join(holders.others)
+            return Hidden(f"{others} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
             bound = set(_bound(source.code(statement))) if candidate.drops else set(holders.names)

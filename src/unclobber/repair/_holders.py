@@ -98,7 +98,8 @@ class Holders:
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
         seen.names |= names
-        explained = compat.tensors.use_count(value) <= 1 + len(sharers) and (
+        by_leaf = int(value.requires_grad and value.is_leaf)  # its AccumulateGrad holds it
+        explained = compat.tensors.use_count(value) <= 1 + len(sharers) + by_leaf and (
             references == own + len(names) or self._is_passed_on(seen, frame, value, name, references)
         )
         if not explained or not self._memory_is(sharers, memory) or _remembers(value):
@@ -159,17 +160,13 @@ class Holders:
         return counted <= references <= counted + slots
 
     def _accounted(self, value: torch.Tensor, saved: int, views: int) -> int:
-        """Return how many holders of a tensor's memory are autograd's saves of it, or its base, which has
-        some number of known views."""
+        """Return how many holders of a tensor's memory are autograd's saves of it, or a base of the views."""
         base = value._base
         if base is None:
             return saved
         # counted for `base`: this name and the call's argument; and for torch: its object and the views
-        alone = (
-            sys.getrefcount(base) - compat.tensors.references_by_torch(base) == 2
-            and compat.tensors.use_count(base) == 1 + views
-        )
-        return saved + alone
+        is_alone = sys.getrefcount(base) - compat.tensors.references_by_torch(base) == 2
+        return saved + (is_alone and compat.tensors.use_count(base) == 1 + views)
 
     def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
         """Return the names of a frame that hold the tensor, and those of other tensors in its memory."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
+from weakref import ref
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -74,17 +75,17 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
     The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. A written
     one is the value of the leaf's name in the end: of a sum that was made as a leaf. A parameter keeps its own.
     """
-    copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+    # Weak, because the holders of what is written are counted.
+    copies: dict[int, tuple[ref[torch.Tensor], torch.Tensor, int]] = {}
 
     def value(argument: torch.Tensor) -> torch.Tensor:
         """Return the copy of a leaf that requires grad; any other tensor unchanged."""
         if not argument.requires_grad or compat.graph.has_history(argument):
             return argument
         known = copies.get(id(argument))
-        # An optimizer's step writes the leaf itself (test_interpretations.py,
-        # test_a_step_between_two_forwards_is_seen).
-        if known is None or known[2] != argument._version:
-            known = copies[id(argument)] = argument, argument.clone(), argument._version
+        # An optimizer's step writes the leaf itself (test_a_step_between_two_forwards_is_seen).
+        if known is None or known[0]() is not argument or known[2] != argument._version:
+            known = copies[id(argument)] = ref(argument), argument.clone(), argument._version
         return known[1]
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
@@ -95,12 +96,14 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
             return func(known[1], *args[1:], **kwargs)
         if not torch.is_grad_enabled() or initial or name in _ABOUT_THE_LEAF:
             return func(*args, **kwargs)
-        args, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
-        return func(*args, **kwargs)
+        copied, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
+        answer = func(*copied, **kwargs)
+        is_written = bool(args) and copied[0] is answer  # `y = w.mul_(2)` is `w`
+        return args[0] if is_written else answer
 
     def settle() -> None:
-        for leaf, copy, _ in copies.values():
-            if copy._version and not isinstance(leaf, torch.nn.Parameter):
+        for held, copy, _ in copies.values():
+            if copy._version and (leaf := held()) is not None and not isinstance(leaf, torch.nn.Parameter):
                 leaf.data.copy_(copy.detach())
                 leaf.grad = None
 

@@ -59,9 +59,8 @@ class _SearchState:
 
     @property
     def faults(self) -> tuple[bool, ...]:
-        """The faults of a repair, of which no later state may have more than a proved one: it takes a write
-        out of the graph, calls a module with copies of its parameters, may hide a write from a holder, which
-        no comparison of gradients need show, or copies a whole buffer in each turn of a loop."""
+        """The faults of a repair, of which no later state may have more than a proved one: a write out of the
+        graph, copies of a module's parameters, a write that a holder may not see, whole buffers copied."""
         # A write that looks like a part of the computation may be taken out of the graph.
         drops = any(step.late and step.interpretation == Interpretation.NOT_RECORDED for step in self.steps)
         whole = any(step.whole for step in self.steps)
