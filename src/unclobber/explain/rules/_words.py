@@ -9,8 +9,7 @@ from ...model import Fix, Frame, Help, Need, Save, Site, Write, shown_name
 from ...model.text import shape
 from ...syntax import ATOMS, parse_expression
 
-_LONGEST_QUOTE = 40
-_LONGEST_CODE = 80  # to be written down, not read in a sentence
+_LONGEST_QUOTE, _LONGEST_CODE = 40, 80  # code is to be written down, not read in a sentence
 
 
 def quoted(name: str | None, otherwise: str) -> str:
@@ -44,12 +43,13 @@ def saver(save: Save) -> str:  # the user's call, if library code below it saved
 
 def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     """Return the fix that leaves the saved values as they were, whatever wrote over them."""
-    if save.role == "result":
-        # A copy of it that something else reads would still leave the saved result overwritten.
+    if save.operation == "compiled code":  # its backward may compute a copy again, from what was written
+        return Help.AFTER_CHECKPOINT.fix()
+    if save.role == "result":  # a copy that something else reads would leave it overwritten
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
-    name, source = save.expression or memory_of(writes), "" if save.site is None else save.site.source
-    read = name and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(])", source)
+    name, at = save.expression or memory_of(writes), save.site
+    read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
     return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
 
@@ -67,8 +67,8 @@ def _clone_of_result(site: Site | None) -> str:
 
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
-    where, statement = line(site, shown), " ".join(site.statement.split())
-    return f"{where}: `{statement}`" if statement else where  # `line 19: z = h * w`
+    where, statement = line(site, shown), " ".join(site.statement.split())  # `line 19: z = h * w`
+    return f"{where}: `{statement}`" if statement else where
 
 
 def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:

@@ -19,8 +19,6 @@ from ._fresh import is_fresh
 from ._inplace import in_place
 from ._sites import saved_statements
 
-_MOST = 6
-
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the saving expression with a clone of the tensor that it saves."""
@@ -30,11 +28,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     is_result = _is_result(finding.saved)
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
-        for node in operands(source, inside, finding.saved)[:_MOST]:
+        for node in operands(source, inside, finding.saved)[:6]:
             title, code, shared = _with_copy(source, node, is_result=is_result)
             alike = [part for part in inside if _is_named(source, part, finding.saved)]
-            # A checkpoint's second run clones the value at that time, which may be overwritten already.
-            guess = finding.code == "UC105" or not (is_result or alike == [node])
+            # A checkpoint's second run, or compiled code's backward, may clone what is overwritten already.
+            compiled = "compiled" in f"{finding.variant} {finding.saved.operation}"
+            guess = compiled or finding.code == "UC105" or not (is_result or alike == [node])
             texts = {path: source.replaced({node: code})}
             part = is_place(node) and isinstance(source.parents[node], ast.Subscript)
             whole = source.code(node) if part and fills(source, statement, node) else ""
