@@ -33,7 +33,7 @@ def test_the_loop_as_it_should_be_is_not_flagged(name):
     ("object", "p.add_(p.grad)", [], []),
 ])  # fmt: skip
 def test_an_optimizer_of_the_files_own(base, change, told, asked):
-    """Its step changes the parameters that it was given, like torch's: RAdam, SGLD and others in public code."""
+    """Its step changes the parameters that it was given, like torch's: RAdam and others in public code."""
     text = f"""
 import torch
 class Mine({base}):

@@ -72,8 +72,8 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
 def _leaves_as_values() -> Iterator[Callable[[], None]]:
     """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
-    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. A written
-    one is the value of the leaf's name in the end: of a sum that was made as a leaf. A parameter keeps its own.
+    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. In the end
+    a written one is the leaf's value: of a sum that was made as a leaf. A parameter keeps its own.
     """
     # Weak, because the holders of what is written are counted.
     copies: dict[int, tuple[ref[torch.Tensor], torch.Tensor, int]] = {}
@@ -89,7 +89,7 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         return known[1]
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
-        """Make a call with copies for leaves; a mode sees initialisers whole, before their own ``no_grad``."""
+        """Make a call with copies of leaves; a mode sees initialisers whole, before their ``no_grad``."""
         initial = getattr(func, "__module__", "") == "torch.nn.init"
         name = getattr(func, "__name__", "")
         if name in _READS_VALUES and (known := copies.get(id(args[0]))) and known[1]._version:

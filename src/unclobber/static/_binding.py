@@ -42,7 +42,7 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
         case ast.Name(id=name):
             forget(name, state)
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
-                # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`). A loop makes several.
+                # Not sure: a factory may have frozen it (`training_loop.py` of StyleGAN3). A loop makes more.
                 value = value._replace(
                     name=name if run.again is None else f"{name}@{run.tick()}", given=False
                 )

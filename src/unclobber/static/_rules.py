@@ -97,7 +97,7 @@ class CheckRule(Enum):
     LEAF = RuleFacts(
         "UC201", "{how} writes to {name}, a leaf that requires grad",
         "write under torch.no_grad(), or before requires_grad is set", saved="the leaf is made here",
-        if_carried="write out of place, or leave requires_grad=True out: what is written brings its own graph",
+        if_carried="write out of place, or leave requires_grad=True out: what is written brings a graph",
         reported_from=HIGH, needs_training=False,
     )
     EMBEDDED = RuleFacts(
@@ -202,7 +202,7 @@ class Suspicion(NamedTuple):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Return whether it is a matter of other files alone, as a chain is, and of nothing from their caller."""
+        """Return whether it is a matter of other files alone, as a chain is, and of no caller's values."""
         spans = (self.write, self.saved, self.needed, self.freed)
         is_chain = self.write == self.saved and bool(self.write and self.write.inner)
         return is_chain or (self.rule not in _OF_CALLERS and all(s is None or s.inner for s in spans))

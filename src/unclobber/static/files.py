@@ -198,7 +198,7 @@ def check_files(
 
 
 def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
-    """Return the results with one finding for a function that several files call, in its own file if there."""
+    """Return the results with one finding for a function that several files call, in its file if there."""
     every = [finding for result in results for finding in result.findings]
     causes: dict[object, Finding] = {}
     for finding in every:
