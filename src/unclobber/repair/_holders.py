@@ -98,7 +98,7 @@ class Holders:
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
         seen.names |= names
-        by_leaf = int(value.requires_grad and value.is_leaf)  # its AccumulateGrad holds it
+        by_leaf = value.requires_grad and not compat.graph.has_history(value)  # its AccumulateGrad holds it
         explained = compat.tensors.use_count(value) <= 1 + len(sharers) + by_leaf and (
             references == own + len(names) or self._is_passed_on(seen, frame, value, name, references)
         )

@@ -72,8 +72,8 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
 def _leaves_as_values() -> Iterator[Callable[[], None]]:
     """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
-    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. In the end
-    a written one is the leaf's value: of a sum that was made as a leaf. A parameter keeps its own.
+    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. In
+    the end a written one is the leaf's value: of a sum that was made as a leaf. A parameter keeps its own.
     """
     # Weak, because the holders of what is written are counted.
     copies: dict[int, tuple[ref[torch.Tensor], torch.Tensor, int]] = {}
