@@ -299,23 +299,24 @@ def test_a_test_that_fails_by_itself_shows_what_was_silent(pytester):
 
 
 def _sessions():
-    return sum(type(thing).__name__ == "Session" and hasattr(thing, "ledger") for thing in gc.get_objects())
+    gc.collect()
+    return [each for each in gc.get_objects() if type(each).__name__ == "Session" and hasattr(each, "ledger")]
 
 
 def test_what_was_recorded_of_a_test_is_gone_after_it(pytester):
     """pytest keeps its items as long as the run."""
-    before, after = _sessions(), []
+    before, after = list(map(id, kept := _sessions())), []
 
     class Counting:
         def pytest_sessionfinish(self, session):
-            gc.collect()
-            after.append((len(session.items), _sessions()))
+            after.append((len(session.items), [each for each in _sessions() if id(each) not in before]))
 
     body = "torch.ones(2, requires_grad=True).exp().sum().backward()"
     pytester.makepyfile(test_tried=f"import torch\ndef test_a(): {body}\ndef test_b(): {body}\n")
     words = "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--unclobber"
     pytester.runpytest_inprocess(*words, plugins=[Counting()])
-    assert after == [(2, before)]
+    assert after == [(2, [])]
+    del kept  # until here no id of theirs could be used again
 
 
 def test_an_expected_failure_stays_expected(pytester):
