@@ -160,7 +160,7 @@ class Holders:
         return counted <= references <= counted + slots
 
     def _accounted(self, value: torch.Tensor, saved: int, views: int) -> int:
-        """Return how many holders of a tensor's memory are autograd's saves of it, or a base of the views."""
+        """Return how many holders of a tensor's memory are autograd's: saves of it, and the views' base."""
         base = value._base
         if base is None:
             return saved

@@ -43,9 +43,8 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
             forget(name, state)
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
                 # Not sure: a factory may have frozen it (`training_loop.py` of StyleGAN3). A loop makes more.
-                value = value._replace(
-                    name=name if run.again is None else f"{name}@{run.tick()}", given=False
-                )
+                its_name = name if run.again is None else f"{name}@{run.tick()}"
+                value = value._replace(name=its_name, given=False)
             state.names[name] = _held(value, name, state)
         case ast.Tuple() | ast.List():
             _unpack(run, target, value, state)

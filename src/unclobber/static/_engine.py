@@ -123,7 +123,8 @@ class FileRun:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes, **more)
 
     def trains(self, name: str) -> bool:
-        return name.partition("@")[0] in self.index.trained | self.own.trained  # this file's, or the checked
+        name = name.partition("@")[0]
+        return name in self.index.trained or name in self.own.trained  # this file's, or the checked one's
 
     def is_frozen(self, name: str) -> bool:  # or a module that it is a part of
         return self.in_frozen or any(f"{name}.".startswith(f"{frozen}.") for frozen in self.frozen)

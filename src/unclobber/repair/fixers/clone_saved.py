@@ -19,6 +19,8 @@ from ._fresh import is_fresh
 from ._inplace import in_place
 from ._sites import saved_statements
 
+_MOST = 6
+
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the saving expression with a clone of the tensor that it saves."""
@@ -26,14 +28,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved is None or finding.variant == "differs" or not of_save:
         return
     is_result = _is_result(finding.saved)
+    # A checkpoint's second run, or compiled code's backward, may clone what is overwritten already.
+    runs_again = finding.code == "UC105" or "compiled" in f"{finding.variant} {finding.saved.operation}"
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
-        for node in operands(source, inside, finding.saved)[:6]:
+        for node in operands(source, inside, finding.saved)[:_MOST]:
             title, code, shared = _with_copy(source, node, is_result=is_result)
             alike = [part for part in inside if _is_named(source, part, finding.saved)]
-            # A checkpoint's second run, or compiled code's backward, may clone what is overwritten already.
-            compiled = "compiled" in f"{finding.variant} {finding.saved.operation}"
-            guess = compiled or finding.code == "UC105" or not (is_result or alike == [node])
+            guess = runs_again or not (is_result or alike == [node])
             texts = {path: source.replaced({node: code})}
             part = is_place(node) and isinstance(source.parents[node], ast.Subscript)
             whole = source.code(node) if part and fills(source, statement, node) else ""
