@@ -109,9 +109,10 @@ bench: $(NATIVE_STAMP) $(REALWORLD)/.unclobber-native-built  ## Measure what wat
 
 # `check` runs nothing, on no core.
 WITHOUT_CORE := tests/check tests/sweeps/test_check_reads_everything.py
+PATIENT := -o faulthandler_timeout=4000
 sweep: $(NATIVE_STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
-	UNCLOBBER_NATIVE=1 $(PY) -m pytest $(SPREAD) -m sweep $(PYTEST_ARGS)
-	UNCLOBBER_NATIVE=0 $(PY) -m pytest $(SPREAD) -m "sweep or not sweep" \
+	UNCLOBBER_NATIVE=1 $(PY) -m pytest $(SPREAD) -m sweep $(PATIENT) $(PYTEST_ARGS)
+	UNCLOBBER_NATIVE=0 $(PY) -m pytest $(SPREAD) -m "sweep or not sweep" $(PATIENT) \
 	  $(addprefix --ignore=,$(WITHOUT_CORE)) $(PYTEST_ARGS)
 	$(PY) tools/sanitize.py address
 	$(PY) tools/sanitize.py thread

@@ -104,7 +104,7 @@ def test_requirements_are_the_projects():
     found = compat.requirements("2.6.0")
     assert found[0] == "torch==2.6.0"
     assert sum(one.startswith("torch") for one in found) == 1
-    assert {"click>=8.1", "pytest>=8", "hatchling"} <= set(found)
+    assert {"click>=8.1", "pytest>=9", "hatchling"} <= set(found)
     assert not [one for one in found if one.startswith(("ruff", "mypy", "types-"))]
 
 

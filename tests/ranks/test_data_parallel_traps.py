@@ -3,6 +3,8 @@ enough."""
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,10 +15,11 @@ import unclobber
 
 
 @pytest.fixture(autouse=True)
-def group(tmp_path):
+def group():
     """A process group of this process alone."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
+    gc.collect()  # the last model to hold the group would join the group's threads under Python's lock
     dist.destroy_process_group()
 
 
