@@ -428,6 +428,25 @@ def test_a_buffer_that_takes_a_graph_over_to_the_next_call():
     assert found_in(body.format(source="torch.zeros(1, 1, 4)")) != []
 
 
+def test_a_buffer_that_takes_a_graph_before_a_backward():
+    """A bank of memories that each forward writes to: torch refuses the first backward."""
+    body = """
+    class Memory(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.key = nn.Linear(4, 8)
+            self.register_buffer("bank", torch.zeros(8, 4))
+        def forward(self, x):
+            scores = self.key(x)
+            read = scores @ self.bank
+            self.bank += scores.t() @ x
+            return read
+    """
+    assert found_in(body) == []
+    found = found_in(body + "Memory()(torch.ones(2, 4)).sum().backward()\n")
+    assert found == [("UC101", "high", "self.bank += scores.t() @ x")]
+
+
 def test_a_step_that_changes_no_saved_weight():
     """The first layer keeps no weight if its input needs no gradient, nor is a frozen one changed."""
     body = """

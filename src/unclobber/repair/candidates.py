@@ -11,16 +11,19 @@ import linecache
 import os
 import shlex
 import tokenize
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
 from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
 from ._syntax import parse
-from .fixers._sites import sites
+from .fixers import FIXERS
+from .fixers._sites import is_unrecorded, sites
 from .project import Project, root_of
 
 Ends = Callable[[Finding, Mapping[str, str]], bool]  # whether a finding is gone with other texts of files
@@ -36,17 +39,19 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
     read = 0
     command = None if script is None else shlex.join(("unclobber", "fix", *report.command))
     findings = list(report.findings)
-    unknown: Fix | bool = False
+    unknown: tuple[Fix, ...] | bool = False
+    written = Counter(finding.writes[0].site for finding in findings if finding.writes)
     for at, finding in enumerate(findings if every else findings[:MOST]):
         if finding.repaired or any(fix.verified for fix in finding.fixes) or (read > MOST_READ and not every):
             continue
         own = {site.path for site in _places(finding) if not site.library}
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
-        best = or_default(lambda finding=finding: _candidate(finding, script, ends), unknown)  # type: ignore[misc]
+        spoils_more = bool(finding.writes) and written[finding.writes[0].site] > 1
+        best = or_default(partial(_candidate, finding, script, ends, spoils_more), unknown)
         # `fix` proves edits for the script's own process alone.
         proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
-        if isinstance(best, Fix):
-            findings[at] = _carrying(finding, replace(best, proved_by=proved_by))
+        if isinstance(best, tuple):
+            findings[at] = _carrying(finding, *(replace(fix, proved_by=proved_by) for fix in best))
         elif best and proved_by is not None:
             findings[at] = _with(
                 finding, Fix(f"`{proved_by}` looks for an edit, and proves it by running it")
@@ -54,8 +59,13 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
     return replace(report, findings=tuple(findings))
 
 
-def _candidate(finding: Finding, script: str | None, ends: Ends | None) -> Fix | bool:
-    """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
+def _candidate(
+    finding: Finding, script: str | None, ends: Ends | None, spoils_more: bool
+) -> tuple[Fix, ...] | bool:
+    """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try.
+
+    After it comes the edit at a write that ``spoils_more`` than this finding's tensor.
+    """
     places = _places(finding)
     own = [site.path for site in places if not site.library]
     if not own:
@@ -69,8 +79,19 @@ def _candidate(finding: Finding, script: str | None, ends: Ends | None) -> Fix |
     for candidate in _plan.candidates(finding, project, certain=True):
         edits = project.edits(candidate.texts)
         if edits and (ends is None or ends(finding, candidate.texts)):
-            return _fix(candidate, edits, project.diff(candidate.texts), {site.path for site in places})
+            best = _fix(candidate, edits, project, places)
+            return (best, *(_at_the_write(finding, project, places) if spoils_more else ()))
     return script is not None and _plan.has_any(finding, project)
+
+
+def _at_the_write(finding: Finding, project: Project, places: tuple[Site, ...]) -> Iterator[Fix]:
+    """Yield the out-of-place form of a write, which ends each finding of that write, but only if no other
+    code holds the tensor."""
+    for candidate in islice(FIXERS["out-of-place"](finding, project), 1):
+        fix = _fix(candidate, project.edits(candidate.texts), project, places)
+        if candidate.shared_name and not is_unrecorded(finding, project):
+            title = f"or end all findings of that write at once, unless other code holds `{candidate.shared_name}`"
+            yield replace(fix, title=title)
 
 
 def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first
@@ -100,15 +121,16 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
 
 
-def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, shown: set[str]) -> Fix:
+def _fix(candidate: Candidate, edits: tuple[Edit, ...], project: Project, places: tuple[Site, ...]) -> Fix:
     """Return the candidate as a fix, with its line of code if it is a single one."""
     first, code = edits[0], None
     where = f"line {first.line}"
     # The line alone would be one of the wrong file if the finding shows several.
-    if set(map(os.path.realpath, shown)) != {os.path.realpath(first.path)}:
+    if {os.path.realpath(site.path) for site in places} != {os.path.realpath(first.path)}:
         where = f"{shown_name(first.path)}:{first.line}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
+    diff = project.diff(candidate.texts)
     return Fix(f"{candidate.title}, in {where}", diff=diff, code=code, edits=edits)
 
 
@@ -121,8 +143,8 @@ def _without_comment(line: str) -> str:  # unchanged if it is a part of a statem
     return line[:start].rstrip()
 
 
-def _carrying(finding: Finding, candidate: Fix) -> Finding:
-    """Return the finding with the candidate among its fixes.
+def _carrying(finding: Finding, candidate: Fix, *others: Fix) -> Finding:
+    """Return the finding with the candidate among its fixes, and what may be done in its place after it.
 
     It takes the place of advice with the same code, or of general advice. Next to fixes among which the user
     must choose, it is added.
@@ -133,7 +155,7 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
     if same is not None:
         fixes[same] = replace(candidate, title=fixes[same].title, code=fixes[same].code)
     elif finding.entry.stage == "backward":
-        fixes = [candidate, *(fix for fix in fixes if not fix.general)]
+        fixes = [candidate, *others, *(fix for fix in fixes if not fix.general)]
     else:
         return _with(finding, candidate)
     return replace(finding, fixes=tuple(fixes))

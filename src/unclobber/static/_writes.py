@@ -115,7 +115,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     sure = made.method or state.is_sure(value)
     # A buffer that gets a graph is for streaming, not trained (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad == Grad.YES
-    _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
+    _over_kept(state, value, blamed._replace(is_weak=streams), sure=sure, trained=run.is_trained)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
         if value.grad and value.places <= run.unseen and not state.quiet and _is_activation(run, made):
@@ -160,8 +160,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         if len(kept.places) > 1 and not is_same:
             kept = kept._replace(grad=min(kept.grad, Grad.MAYBE))  # another was saved, or a packed sequence
         # Each result of a loop is kept by an operation of the same kind, whichever of them is written.
-        kinds = [{other[1:3] for other in state.kept.get(each, ())} for each in value.places]
-        is_weak = any(kept[1:3] not in of_place for of_place in kinds) or _is_weak(kept, blamed)
+        is_weak = blamed.is_weak or _is_weak(kept, blamed)
+        is_weak |= any(kept[1:3] not in {k[1:3] for k in state.kept.get(at, ())} for at in value.places)
         confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
         confidence -= (not sure) + 2 * (not alone)
         # A bank of keys is updated behind its product with the queries (`MoCo_loss.py` of FingerRec).
