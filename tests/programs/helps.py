@@ -299,7 +299,7 @@ HELPED = [
             Help.EMPTY_CACHE: "autocast('cpu') => autocast('cpu', cache_enabled=False)"}),
     Helped("a checkpoint", W + "s = torch.ones(4)\ny = checkpoint(lambda x: (x * s).exp(), w * 1, use_reentrant=False)\n"
            "s.mul_(2)\ny.sum().backward()\n",
-           {Help.AFTER_CHECKPOINT: "s.mul_(2) => s = s.mul(2) ;; lambda x: (x * s) => lambda x, s=s: (x * s)",
+           {Help.LATER_OR_NEW: "s.mul_(2) => s = s.mul(2) ;; lambda x: (x * s) => lambda x, s=s: (x * s)",
             Help.CLONE_FOR_CHECKPOINT: "lambda x: => lambda x, s: ;; w * 1, => w * 1, s.clone(),"},
            meant="s.mul_(2)\n => "),
     Helped("a checkpoint before a step", "lin = nn.Linear(4, 4)\nopt = torch.optim.SGD(lin.parameters(), 0.1)\n"

@@ -83,7 +83,7 @@ class Help(Enum):
         "return that"
     )
     STEP_AFTER_CHECKPOINT = "call {step} after the backward through the checkpoint"
-    AFTER_CHECKPOINT = "write after the backward, or into a new tensor"
+    LATER_OR_NEW = "write after the backward, or into a new tensor"
     CLONE_FOR_CHECKPOINT = "or give a clone of the tensor to checkpoint as an argument"
 
     CLONE_CACHED = (

@@ -187,6 +187,32 @@ def test_never_for_another_holder(tmp_path):
     assert fix is None or "into a new tensor" not in fix.title
 
 
+KEPT_TWICE = """
+class Bank:
+    rows = torch.ones(3)
+
+    def read(self):
+        y = (w * self.rows).sum() + (w / self.rows).sum()
+        self.rows += 1
+        return y
+
+Bank().read().backward()
+"""
+
+
+def test_one_write_that_spoils_two_saves(tmp_path):
+    """The edit at the write, which ends both findings, comes second and says on what it depends."""
+    path = tmp_path / "script.py"
+    first, second, *_ = with_candidates(reported(path, HEAD + KEPT_TWICE), str(path)).findings[0].fixes
+    assert ".clone()" in first.code
+    assert second.title.endswith("unless other code holds `self.rows`")
+    assert second.code == "self.rows = self.rows + 1"
+    _runs_rightly(path, second)
+    alone = KEPT_TWICE.replace(" + (w / self.rows).sum()", "")
+    fixes = with_candidates(reported(path, HEAD + alone), str(path)).findings[0].fixes
+    assert len([fix for fix in fixes if fix.edits]) == 1
+
+
 def test_a_file_that_has_changed(tmp_path):
     """What ran is not there any more: no edit of another program."""
     path = tmp_path / "script.py"

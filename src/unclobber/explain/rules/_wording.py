@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...model import Finding, Fix, Help, Save, Variant, Write
 from .._evidence import Evidence, StaleEvidence
-from ._words import saver, tensor_name
+from ._words import saver, tensor_name, with_a_copy
 
 Names = Mapping[str, str | None]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -93,7 +93,7 @@ class Wording(NamedTuple):
         return self.finding(
             code,
             _spoilt(save, how, evidence.writes),
-            fixes=(Help.AFTER_CHECKPOINT.fix(),),
+            fixes=(with_a_copy(save),),
             saved=save,
             writes=evidence.writes,
             needed=evidence.needed,

@@ -44,7 +44,7 @@ def saver(save: Save) -> str:  # the user's call, if library code below it saved
 def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     """Return the fix that leaves the saved values as they were, whatever wrote over them."""
     if save.operation == "compiled code":  # its backward may compute a copy again, from what was written
-        return Help.AFTER_CHECKPOINT.fix()
+        return Help.LATER_OR_NEW.fix()
     if save.role == "result":  # a copy that something else reads would leave it overwritten
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()

@@ -19,7 +19,7 @@ WORDING = Wording(
         "the recomputation reads it again at {read}",
         "torch compares shapes and dtypes of what is recomputed, never values",
     ),
-    helps=(Help.AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT),
+    helps=(Help.LATER_OR_NEW, Help.CLONE_FOR_CHECKPOINT),
     variant="recomputed",
 )
 _CACHED = Wording(
