@@ -107,9 +107,7 @@ def compare_end_states(reference: EndState, other: EndState, against: Against) -
     if reference.how != other.how:
         different.append(Different("ending", f"it ends otherwise: {other.how} instead of {reference.how}"))
     for stream, text in reference.printed.items():
-        mine, theirs = (
-            _without_slots(printed, against.unsteady) for printed in (text, other.printed[stream])
-        )
+        mine, theirs = (_without_slots(shown, against.unsteady) for shown in (text, other.printed[stream]))
         if mine != theirs:
             slots = frozenset(_other_slots(mine, theirs))
             different.append(Different(stream, _first_other_line(stream, mine, theirs), slots=slots))

@@ -41,9 +41,7 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
 
 
 def has_any(finding: Finding, project: Project) -> bool:  # known once the first one is made
-    return any(
-        _is_change(candidate, project) for fixer in FIXERS.values() for candidate in fixer(finding, project)
-    )
+    return any(_is_change(each, project) for fixer in FIXERS.values() for each in fixer(finding, project))
 
 
 def _is_change(candidate: Candidate, project: Project) -> bool:

@@ -39,59 +39,55 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
     read = 0
     command = None if script is None else shlex.join(("unclobber", "fix", *report.command))
     findings = list(report.findings)
-    unknown: tuple[Fix, ...] | bool = False
     written = Counter(finding.writes[0].site for finding in findings if finding.writes)
     for at, finding in enumerate(findings if every else findings[:MOST]):
         if finding.repaired or any(fix.verified for fix in finding.fixes) or (read > MOST_READ and not every):
             continue
         own = {site.path for site in _places(finding) if not site.library}
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
-        spoils_more = bool(finding.writes) and written[finding.writes[0].site] > 1
-        best = or_default(partial(_candidate, finding, script, ends, spoils_more), unknown)
         # `fix` proves edits for the script's own process alone.
         proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
-        if isinstance(best, tuple):
-            findings[at] = _carrying(finding, *(replace(fix, proved_by=proved_by) for fix in best))
-        elif best and proved_by is not None:
-            findings[at] = _with(
-                finding, Fix(f"`{proved_by}` looks for an edit, and proves it by running it")
-            )
+        spoils_more = bool(finding.writes) and written[finding.writes[0].site] > 1
+        fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends, spoils_more), [])
+        if fixes:
+            findings[at] = _carrying(finding, *fixes)
     return replace(report, findings=tuple(findings))
 
 
-def _candidate(
-    finding: Finding, script: str | None, ends: Ends | None, spoils_more: bool
-) -> tuple[Fix, ...] | bool:
-    """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try.
+def _fixes(
+    finding: Finding, script: str | None, proved_by: str | None, ends: Ends | None, spoils_more: bool
+) -> list[Fix]:
+    """Return the best candidate without a doubt; if there is none, what ``fix`` does if it has any to try.
 
     After it comes the edit at a write that ``spoils_more`` than this finding's tensor.
     """
     places = _places(finding)
     own = [site.path for site in places if not site.library]
     if not own:
-        return False
+        return []
     project = Project(root_of(script or own[0]), _cells(own), notebook=_notebook(own[0]))
     if any(len(project.text(path) or "") > LONGEST for path in dict.fromkeys(own)):
-        return False
+        return []
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
     if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
-        return False
+        return []
     for candidate in _plan.candidates(finding, project, certain=True):
         edits = project.edits(candidate.texts)
         if edits and (ends is None or ends(finding, candidate.texts)):
             best = _fix(candidate, edits, project, places)
-            return (best, *(_at_the_write(finding, project, places) if spoils_more else ()))
-    return script is not None and _plan.has_any(finding, project)
+            others = _at_the_write(finding, project, places) if spoils_more else ()
+            return [replace(fix, proved_by=proved_by) for fix in (best, *others)]
+    can_try = proved_by is not None and _plan.has_any(finding, project)
+    return [Fix(f"`{proved_by}` looks for an edit, and proves it by running it")] if can_try else []
 
 
 def _at_the_write(finding: Finding, project: Project, places: tuple[Site, ...]) -> Iterator[Fix]:
-    """Yield the out-of-place form of a write, which ends each finding of that write, but only if no other
-    code holds the tensor."""
+    """Yield the out-of-place form of a write: it ends all its findings if no other code holds the tensor."""
     for candidate in islice(FIXERS["out-of-place"](finding, project), 1):
-        fix = _fix(candidate, project.edits(candidate.texts), project, places)
         if candidate.shared_name and not is_unrecorded(finding, project):
-            title = f"or end all findings of that write at once, unless other code holds `{candidate.shared_name}`"
-            yield replace(fix, title=title)
+            fix = _fix(candidate, project.edits(candidate.texts), project, places)
+            title = "or end all findings of that write at once, unless other code holds"
+            yield replace(fix, title=f"{title} `{candidate.shared_name}`")
 
 
 def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first
@@ -100,11 +96,7 @@ def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first
 
 def _cells(paths: list[str]) -> dict[str, str]:  # of a notebook's cells, or of standard input
     texts = {os.path.realpath(path): text_of(path) for path in paths}
-    return {
-        path: "".join(text.lines)
-        for path, text in texts.items()
-        if text is not None and text.modified is None
-    }
+    return {path: "".join(text.lines) for path, text in texts.items() if text and text.modified is None}
 
 
 def _notebook(path: str) -> str:
@@ -154,7 +146,7 @@ def _carrying(finding: Finding, candidate: Fix, *others: Fix) -> Finding:
     same = next((at for at, fix in enumerate(fixes) if words and (fix.code or "").split() == words), None)
     if same is not None:
         fixes[same] = replace(candidate, title=fixes[same].title, code=fixes[same].code)
-    elif finding.entry.stage == "backward":
+    elif candidate.edits and finding.entry.stage == "backward":
         fixes = [candidate, *others, *(fix for fix in fixes if not fix.general)]
     else:
         return _with(finding, candidate)

@@ -47,19 +47,9 @@ def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Splice]]
             yield call, change
 
 
-def _class_of(write: Write) -> str | None:
-    """Return the class of the module that wrote: by its label ``trunk.2 (Dropout)``, else by the frames
-    below the user's line, ``Dropout.forward``. None if neither names it."""
-    if write.module is not None and (match := re.search(r"\((\w+)\)$", write.module)):
-        return match[1]
-    frames = [] if write.site is None else [*write.site.below, *write.site.stack]
-    for frame in frames:
-        if frame.library and frame.function.endswith(".forward"):
-            name = frame.function.split(".")[-2]
-            # containers only call the module that wrote; they take no `inplace`
-            if name not in ("Sequential", "ModuleList"):
-                return name
-    return None
+def _class_of(write: Write) -> str | None:  # `Dropout` of the label `trunk.2 (Dropout)`
+    match = re.search(r"\((\w+)\)$", write.module or "")
+    return match and match[1]
 
 
 def _files(finding: Finding) -> Iterator[str]:
