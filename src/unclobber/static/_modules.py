@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
+from ._attributes import attribute
 from ._engine import FileRun
 from ._index import MODULE, FunctionNode, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
@@ -84,7 +85,7 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
     if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, given.values, given.keywords, module)
         return _used(run, state, result, module, given) if name == "forward" else result
-    chain = class_attributes(run, cls).get(ANY) if method is None else None
+    chain = attribute(run, module, ANY, state, given.node) if method is None else None
     if chain is not None and chain.kind == "module":
         return apply(run, state, chain._replace(name=module.name), given)
     if home_of(cls) is not run.own and (method is None or "detach" in unparsed(method)):
