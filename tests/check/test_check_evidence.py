@@ -447,6 +447,69 @@ def test_a_buffer_that_takes_a_graph_before_a_backward():
     assert found == [("UC101", "high", "self.bank += scores.t() @ x")]
 
 
+def test_a_chain_whose_parts_its_arguments_choose():
+    """The last block of EfficientNet is made without an activation, which its class has by default."""
+    body = """
+    class Block(nn.Sequential):
+        def __init__(self, width, activation=nn.ReLU):
+            layers = [nn.Conv2d(width, width, 1), nn.BatchNorm2d(width)]
+            if activation is not None:
+                layers.append(activation())
+            super().__init__(*layers)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = nn.Sequential(Block(4), Block(4{last}))
+        def forward(self, x):
+            y = self.block(x)
+            y += x
+            return y
+    Net()(torch.ones(1, 4, 2, 2)).sum().backward()
+    """
+    assert found_in(body.format(last="")) == [("UC101", "high", "y += x")]
+    assert found_in(body.format(last=", activation=None"), all_rules=True) == []
+
+
+POOLED = """
+    class Pool:
+        def __init__(self, size):
+            self.size = size
+        def query(self, images):
+            if self.size == 0:
+                return images
+            return torch.cat([images{copied}, images{copied}])
+    g, d = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), nn.Linear(4, 1)
+    stepper, pool = torch.optim.SGD(g.parameters(), lr=0.1), Pool(50)
+    fake = g(torch.rand(2, 4))
+    fake.mean().backward(retain_graph=True)
+    stepper.step()
+    d(pool.query(fake)).mean().backward()
+"""
+
+
+def test_a_pool_that_gives_back_copies_unless_it_is_empty():
+    """The pool of pix2pix and joliGEN: with its size, which is 50 by default, no graph comes back."""
+    assert found_in(POOLED.format(copied=".data")) == []
+    assert found_in(POOLED.format(copied="")) == [("UC101", "medium", "stepper.step()")]
+
+
+def test_a_model_that_a_method_sets_up():
+    """pix2pix makes its models by their names, and then calls ``initialize``."""
+    body = """
+    class Model:
+        def {name}(self):
+            self.net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+            self.stepper = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        def train(self, x):
+            first, second = self.net(x), self.net(x + 1)
+            first.mean().backward()
+            self.stepper.step()
+            second.mean().backward()
+    """
+    for name, found in (("initialize", ["UC101"]), ("set_up", [])):
+        assert [code for code, *_ in found_in(body.format(name=name))] == found
+
+
 def test_a_step_that_changes_no_saved_weight():
     """The first layer keeps no weight if its input needs no gradient, nor is a frozen one changed."""
     body = """

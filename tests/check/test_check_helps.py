@@ -247,7 +247,7 @@ System()(State(torch.ones(3))).backward()
 """
 
 
-@pytest.mark.parametrize(("more", "count"), [("", 1), (" * state.vel.norm()", 0)])
+@pytest.mark.parametrize(("more", "count"), [("", 2), (" * state.vel.norm()", 0)])
 def test_check_shows_an_edit_only_if_the_rules_suspect_less_with_it(more, count, tmp_path, capsys):
     """A clone of one factor would leave what the norm keeps to be overwritten."""
     path = tmp_path / "net.py"

@@ -135,6 +135,8 @@ class Search:
         finding = first.finding
         if finding is None:
             why = "" if first.ended.well else first.error or first.ended.value
+            if first.too_long:
+                why = f"it was stopped after {self.runner.seconds_to_end:g} seconds; --to-end gives it longer"
             if first.lacks_input and os.isatty(0):
                 why = "it reads its standard input, which is this terminal: use a file, `< FILE`"
             said = f"the program did not get to a finding: {why}"

@@ -11,7 +11,6 @@ import linecache
 import os
 import shlex
 import tokenize
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -39,7 +38,6 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
     read = 0
     command = None if script is None else shlex.join(("unclobber", "fix", *report.command))
     findings = list(report.findings)
-    written = Counter(finding.writes[0].site for finding in findings if finding.writes)
     for at, finding in enumerate(findings if every else findings[:MOST]):
         if finding.repaired or any(fix.verified for fix in finding.fixes) or (read > MOST_READ and not every):
             continue
@@ -47,19 +45,16 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
         # `fix` proves edits for the script's own process alone.
         proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
-        spoils_more = bool(finding.writes) and written[finding.writes[0].site] > 1
-        fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends, spoils_more), [])
+        fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends), [])
         if fixes:
             findings[at] = _carrying(finding, *fixes)
     return replace(report, findings=tuple(findings))
 
 
-def _fixes(
-    finding: Finding, script: str | None, proved_by: str | None, ends: Ends | None, spoils_more: bool
-) -> list[Fix]:
+def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: Ends | None) -> list[Fix]:
     """Return the best candidate without a doubt; if there is none, what ``fix`` does if it has any to try.
 
-    After it comes the edit at a write that ``spoils_more`` than this finding's tensor.
+    After it comes the out-of-place form of the write, if its only doubt is another holder of the tensor.
     """
     places = _places(finding)
     own = [site.path for site in places if not site.library]
@@ -71,23 +66,22 @@ def _fixes(
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
     if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
         return []
-    for candidate in _plan.candidates(finding, project, certain=True):
-        edits = project.edits(candidate.texts)
-        if edits and (ends is None or ends(finding, candidate.texts)):
-            best = _fix(candidate, edits, project, places)
-            others = _at_the_write(finding, project, places) if spoils_more else ()
-            return [replace(fix, proved_by=proved_by) for fix in (best, *others)]
+
+    def is_end(candidate: Candidate) -> bool:
+        return bool(project.edits(candidate.texts)) and (ends is None or ends(finding, candidate.texts))
+
+    best = next(filter(is_end, _plan.candidates(finding, project, certain=True)), None)
+    if best is not None:
+        both = (best, *filter(is_end, _at_the_write(finding, project)))
+        return [replace(_fix(each, project, places), proved_by=proved_by) for each in both]
     can_try = proved_by is not None and _plan.has_any(finding, project)
     return [Fix(f"`{proved_by}` looks for an edit, and proves it by running it")] if can_try else []
 
 
-def _at_the_write(finding: Finding, project: Project, places: tuple[Site, ...]) -> Iterator[Fix]:
-    """Yield the out-of-place form of a write: it ends all its findings if no other code holds the tensor."""
+def _at_the_write(finding: Finding, project: Project) -> Iterator[Candidate]:
     for candidate in islice(FIXERS["out-of-place"](finding, project), 1):
-        if candidate.shared_name and not is_unrecorded(finding, project):
-            fix = _fix(candidate, project.edits(candidate.texts), project, places)
-            title = "or end all findings of that write at once, unless other code holds"
-            yield replace(fix, title=f"{title} `{candidate.shared_name}`")
+        if candidate.shared_name and not candidate.guess and not is_unrecorded(finding, project):
+            yield replace(candidate, title=f"or {candidate.title} unless other code holds the old one")
 
 
 def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first
@@ -113,8 +107,9 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
 
 
-def _fix(candidate: Candidate, edits: tuple[Edit, ...], project: Project, places: tuple[Site, ...]) -> Fix:
+def _fix(candidate: Candidate, project: Project, places: tuple[Site, ...]) -> Fix:
     """Return the candidate as a fix, with its line of code if it is a single one."""
+    edits = project.edits(candidate.texts)
     first, code = edits[0], None
     where = f"line {first.line}"
     # The line alone would be one of the wrong file if the finding shows several.

@@ -117,17 +117,17 @@ def _also(finding: Finding) -> list[str]:
 
 def _library(finding: Finding) -> list[str]:
     """Return notes on lines in a library, for places that are the user's call of it."""
-    texts = [
-        f"the write is in {_chain(write.site.below)}"
-        for write in finding.writes
-        if write.site and write.site.below
-    ]
+    sites = (write.site for write in finding.writes)
+    texts = [f"the write is in {_chain(site.below)}" for site in sites if site and site.below]
     if (refused := refused_at(finding)) and refused.below:
         texts.append(f"the operation is in {_chain(refused.below)}")
     # A recomputation reads the tensor again, so no operation saved it.
     if finding.variant != "recomputed" and (made := made_at(finding)) and made.below:
         verb = "made" if finding.entry.stage == "write" else "saved"
         texts.append(f"the tensor is {verb} in {_chain(made.below)}")
+    needed = finding.needed and finding.needed.site
+    if finding.confidence and needed and needed.below:  # else a run has shown it
+        texts.append(f"the backward is in {_chain(needed.below)}")
     for write in finding.writes:
         if write.site and write.site.library:
             texts.append(f"{place(write.site)} is library code: no line of your own led to it")

@@ -85,7 +85,7 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     for base in lineage(cls):
         if base is not cls:
             attributes.update(class_attributes(run, base))
-    init = method_of(cls, "__init__")
+    init = method_of(cls, "__init__") or method_of(cls, "initialize")  # pix2pix makes its models by name
     if init is None:
         return attributes
     made, state = Value("object", grad=Grad.NO, data=cls, name="self"), FlowState()
@@ -132,6 +132,7 @@ def inline(
     with run.within(function=name, stack=stack, returned=returned, call=run.call, item=None, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
         brought = {value.name for value in inner.names.values()}
+        given = {value.places for value in inner.names.values() if value.uses}
         end = run.execute(function.body, inner)
     if not end.dead:
         returned.append((PLAIN, end))
@@ -139,7 +140,12 @@ def inline(
         state.dead = True
         return PLAIN
     bound = globals_of(function) if home_of(function) is run.index else frozenset[str]()
-    return _made(run, _came_back(state, returned, bound), brought | run.globals.keys())
+    came = _came_back(state, returned, bound)
+    # `ImagePool.query` returns what it is given, or copies without a graph.
+    is_cut = any(value.kind == "tensor" and not (value.nodes or value.uses) for value, _ in returned)
+    if is_cut and any(value.places in given for value, _ in returned):
+        came = came._replace(uses=frozenset(use._replace(quiet=use.quiet + 1) for use in came.uses))
+    return _made(run, came, brought | run.globals.keys())
 
 
 def _made(run: FileRun, value: Value, known: set[str]) -> Value:

@@ -54,10 +54,7 @@ def operation(
     """
     table = torch_table()
     keywords = keywords or {}
-    tensors = [value for value in (*values, *keywords.values()) if value.may_be_tensor]
-    tensors += [
-        item for value in values if value.kind == "sequence" for item in value.items if item.may_be_tensor
-    ]
+    tensors = [part for value in (*values, *keywords.values()) for part in value.parts if part.may_be_tensor]
     if torchs:
         state.sure.update(*(tensor.places for tensor in tensors))
     plain = table.aliases.get(name, name)

@@ -42,8 +42,6 @@ class SourceTree:
             try:
                 parts = SourcePart.all_of(path)
                 text = _ASYNC.sub("a_ync", "\n".join(part.python for part in parts))
-                if not text:
-                    continue
                 self.lines += text.count("\n")
                 with deep():
                     tree = parse(text)

@@ -384,6 +384,4 @@ def _concerned(owners: frozenset[str], reached: frozenset[str]) -> frozenset[str
 
 
 def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round
-    return any(
-        owner == known or owner.startswith(f"{known}.") or known.startswith(f"{owner}.") for known in owners
-    )
+    return any(f"{owner}.".startswith(f"{known}.") or f"{known}.".startswith(f"{owner}.") for known in owners)

@@ -207,14 +207,14 @@ def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
             causes[_cause(finding)] = replace(first, writes=first.writes + finding.writes)
     for finding in every:
         for site in (write.site for write in finding.writes if write.site and not write.site.below):
-            causes.pop((finding.code, site.path, site.line), None)
+            causes.pop((finding.fixes, site.path, site.line), None)
     kept = [[causes.pop(cause, None) for cause in map(_cause, result.findings)] for result in results]
     return [replace(each, findings=tuple(filter(None, own))) for each, own in zip(results, kept, strict=True)]
 
 
 def _cause(finding: Finding) -> object:
     below = next((write.site.below for write in finding.writes if write.site), ())
-    return (finding.code, below[0].path, below[0].line) if below else id(finding)
+    return (finding.fixes, below[0].path, below[0].line) if below else id(finding)  # by the rule's advice
 
 
 def _checked(

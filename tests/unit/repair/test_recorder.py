@@ -226,6 +226,19 @@ def test_what_is_no_other_order(recording, what):
     assert compare_moved(one.records, other.records, 2).why is not None
 
 
+@pytest.mark.parametrize(
+    ("order", "compared"),
+    [("2143", 4), ("2135", 3), ("2156", None)],
+    ids=["all", "one may have come later", "both of the next turn differ"],
+)
+def test_calls_after_those_that_are_needed(order, compared):
+    """A step that now uses both gradients changes both losses of the next turn."""
+    row = ((1,), "float32", 1.0), None, torch.ones(1)
+    calls = {loss: BackwardRecord([torch.full((1,), float(loss))], [], [], [row], False) for loss in "123456"}
+    found = compare_moved([calls[loss] for loss in "1234"], [calls[loss] for loss in order], 2)
+    assert (None if found.why else found.compared) == compared
+
+
 def _call(*added, has_inputs=False):
     """A record of one loss, with what it adds to leaves of one shape, each recognised by its first value."""
     rows = [(((1,), "float32", value), None, gradient) for value, gradient in added]
