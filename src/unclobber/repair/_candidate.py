@@ -48,8 +48,7 @@ class Candidate:
     """Whether every read of what was written is rewritten, so that no holder can miss a write."""
     unbinds: frozenset[str] = frozenset()  # names that it no longer binds and that are not read later
     drops: bool = False
-    """Whether the write is no longer made at all: only the names that its statement binds get the new
-    value."""
+    """Whether the write is no longer made: only the names that its statement binds get the new value."""
     guess: bool = False  # whether the edited expression is only probably the right one
     whole: str = ""  # a tensor that each turn of a loop copies as a whole, although it takes parts alone
     late: bool = False  # whether to try and prefer it after other edits of the same size

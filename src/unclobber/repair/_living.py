@@ -1,5 +1,4 @@
-"""The modules, optimizers and schedulers of a program, including those that die with the function that made
-them."""
+"""A program's modules, optimizers and schedulers, also those that die with the function that made them."""
 
 from __future__ import annotations
 

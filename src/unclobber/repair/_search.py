@@ -35,8 +35,7 @@ MOST_RUNS = 80
 MOST_LATER = 20  # of them for a later finding of the program's own, before it gets a search of its own
 MOST_PROVED = 5
 QUICK = 1.0
-"""Seconds: if the reference takes longer to its end, a candidate runs to its end only before it is
-offered."""
+"""Seconds: a candidate for a slower reference runs to its end only before it is offered."""
 
 
 @dataclass(frozen=True)

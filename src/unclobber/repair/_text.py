@@ -1,5 +1,4 @@
-"""A source file as text and back, byte for byte: encoding, byte order mark and newlines stay. Changes of a
-text."""
+"""A source file as text and back, byte for byte (encoding, byte order mark, newlines), and its changes."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ class Proof:
     """Whether both ran to their ends with equal end states: output, files, state, random generators."""
     why_not_to_end: str = ""  # a clause that says why not; empty if ``to_end``
     left_out: tuple[str, ...] = ()
-    """Parts, as nouns, that were not compared at the end, because runs of the program as it is differ in
-    them."""
+    """Parts, as nouns, not compared at the end, because runs of the program as it is differ in them."""
 
     @property
     def verified(self) -> str:

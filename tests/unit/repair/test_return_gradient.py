@@ -51,3 +51,15 @@ def test_a_hook_of_a_module_returns_its_new_result(proposed, method, count):
     text = FORWARD_HOOK.format(registered=f"net.{method}(hook)")
     after = text.replace("output.mul_(2)", "return output.mul(2)")
     assert proposed(return_gradient, "UC101", text, write="output.mul_(2)") == [after] * count
+
+
+@pytest.mark.parametrize("write", ["output[:, 1] = 0.0", "output[:2].mul_(2)"])
+def test_a_hook_that_writes_parts_of_a_result(proposed, write):
+    """An ablation of heads: it writes to a copy of what it is given, and returns that."""
+    text = FORWARD_HOOK.format(registered="net.register_forward_hook(hook)").replace("output.mul_(2)", write)
+    after = text.replace(f"    {write}", f"    output = output.clone()\n    {write}\n    return output")
+    assert proposed(return_gradient, "UC101", text, write=write) == [after]
+    assert (
+        proposed(return_gradient, "UC104", text.replace("forward_hook", "hook"), write="output[:, 1] = 0.0")
+        == []
+    )

@@ -17,7 +17,8 @@ from ..project import Project
 from ._blocks import fills, shortened
 from ._fresh import is_fresh
 from ._inplace import in_place
-from ._sites import saved_statements
+from ._sites import saved_statements, write_statements
+from .return_gradient import gets_results
 
 _MOST = 6
 
@@ -28,8 +29,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved is None or finding.variant == "differs" or not of_save:
         return
     is_result = _is_result(finding.saved)
-    # A checkpoint's second run, or compiled code's backward, may clone what is overwritten already.
+    writes = write_statements(finding, project)
+    in_hook = any(gets_results(source.function(writer), source) for _, (_, source, writer) in writes)
+    # A hook, a checkpoint's second run or compiled code's backward has overwritten what would be cloned.
     runs_again = finding.code == "UC105" or "compiled" in f"{finding.variant} {finding.saved.operation}"
+    runs_again |= in_hook and is_result
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:

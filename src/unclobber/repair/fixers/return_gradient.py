@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Function, Source, calls, is_constant, names_in, parameters_of, walk
+from .._syntax import Function, Source, calls, is_constant, parameters_of, root_name, walk
 from ..project import Project
 from ._inplace import written_by
 from ._sites import write_statements
@@ -23,28 +23,30 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the hook with its write out of place, and a ``return`` of the result."""
     for _, (path, source, statement) in write_statements(finding, project):
         hook, written = source.function(statement), written_by(statement, source)
-        if hook is None or written is None or any(isinstance(node, ast.Return) for node in walk(hook)):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else written and written.target
+        if hook is None or target is None or any(isinstance(node, ast.Return) for node in walk(hook)):
             continue
-        if names_in(written.target).isdisjoint(parameters_of(hook)):
+        name = root_name(target.value if isinstance(target, ast.Subscript) else target)
+        of_results, last = gets_results(hook, source), source.line(hook.body[-1])
+        if name not in parameters_of(hook) or (finding.code != "UC104" and not of_results):
             continue
-        if finding.code != "UC104" and not _gets_results(hook, source):
+        code = _passed_on(source, *written) if written else ""
+        first = source.first_in(hook, f"{name} = {name}.clone()")
+        end = source.behind(last, source.lines_of((f"return {name}",), last.indent))
+        if code and statement is hook.body[-1]:
+            text = source.replaced({statement: f"return {code}"})
+        elif code and isinstance(target, ast.Name) and not last.in_header:
+            text = source.edited(source.change(statement, f"{name} = {code}"), end)
+        elif of_results and isinstance(target, ast.Subscript) and first and not last.in_header:
+            text = source.edited(first, end)  # parts of a result, as heads of attention
+        else:
             continue
-        if code := _passed_on(source, *written):
-            last = source.line(hook.body[-1])
-            if statement is hook.body[-1]:
-                text = source.replaced({statement: f"return {code}"})
-            elif isinstance(written.target, ast.Name) and not last.in_header:
-                name = written.target.id
-                end = source.behind(last, source.lines_of((f"return {name}",), last.indent))
-                text = source.edited(source.change(statement, f"{name} = {code}"), end)
-            else:
-                continue
-            yield Candidate(f"return a new tensor from `{hook.name}`", {path: text}, hides_nothing=True)
+        yield Candidate(f"return a new tensor from `{hook.name}`", {path: text}, hides_nothing=True)
 
 
-def _gets_results(hook: Function, source: Source) -> bool:
+def gets_results(hook: Function | None, source: Source) -> bool:
     parts = (part for call in calls(source.tree, _OF_RESULTS) for part in call.args)
-    return any(last_name(part) == hook.name for part in parts)
+    return hook is not None and any(last_name(part) == hook.name for part in parts)
 
 
 def _passed_on(source: Source, value: str, target: ast.expr) -> str:
