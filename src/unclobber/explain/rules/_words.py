@@ -49,7 +49,7 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
     name, at = save.expression or memory_of(writes), save.site
-    read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(])", at.source)
+    read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
     return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
 
