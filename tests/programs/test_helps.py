@@ -214,10 +214,9 @@ def test_the_copy_cures(case):
 
 
 def shown_edits(finding: Finding, path: str) -> tuple[Edit, ...]:
-    """The edits that a report of one finding shows; empty if there are none."""
+    """The edits that a report of one finding shows first; empty if there are none."""
     report = with_candidates(Report("refused", (finding,), command=(path,)), path)
-    (edits,) = [fix.edits for found in report.findings for fix in found.fixes if fix.edits] or [()]
-    return edits
+    return next((fix.edits for found in report.findings for fix in found.fixes if fix.edits), ())
 
 
 def shown_edits_made(text: str, path: str) -> tuple[str, list[Finding]]:
