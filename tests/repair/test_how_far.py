@@ -16,7 +16,7 @@ import pytest
 from unclobber.repair import _search
 from unclobber.repair import rounds as _rounds
 from unclobber.repair._job import CommandLine, Ended, Job
-from unclobber.repair.outcome import Proved, Unproved
+from unclobber.repair.outcome import Failed, Proved, Unproved
 from unclobber.repair.proof import Runner
 
 BROKEN = """
@@ -61,6 +61,17 @@ def test_up_to_a_backward(last, more, why):
     assert isinstance(found, Proved), found
     assert found.best.proof.verified in ("backward-1", "backward-3")
     assert found.best.proof.why_not_to_end.startswith(why)
+
+
+def test_a_script_that_is_stopped_before_its_finding(tmp_path, driver, monkeypatch):
+    """Nothing was found, and still the script is not called clean."""
+    monkeypatch.chdir(tmp_path)
+    driver.timeout, driver.seconds_to_end = 120.0, 0.2
+    waits = "import time\nimport torch\ntorch.ones(1, requires_grad=True).sum().backward()\ntime.sleep(60)\n"
+    (tmp_path / "train.py").write_text(waits + BROKEN)
+    found = _rounds.fix("train.py", runner=driver).last
+    assert isinstance(found, Failed)
+    assert "it was stopped after 0.2 seconds; --to-end gives it longer" in found.reason
 
 
 def test_what_is_piped_in_is_read_by_each_run(last, driver, monkeypatch):

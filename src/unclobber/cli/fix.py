@@ -87,7 +87,7 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
     type=click.FloatRange(min=0),
     default=60.0,
     metavar="S",
-    help="Seconds that a run to the end may take (60).",
+    help="Seconds that a run to the end may take (60); a fault that comes later is not found.",
 )
 @format_of(
     ("text", "json"),
