@@ -79,7 +79,7 @@ def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: En
 
 
 def _at_the_write(finding: Finding, project: Project) -> Iterator[Candidate]:
-    for candidate in islice(FIXERS["out-of-place"](finding, project), 1):
+    for candidate in islice(FIXERS["out-of-place"](replace(finding, writes=finding.writes[:1]), project), 1):
         if candidate.shared_name and not candidate.guess and not is_unrecorded(finding, project):
             yield replace(candidate, title=f"or {candidate.title} unless other code holds the old one")
 

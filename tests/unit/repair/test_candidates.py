@@ -210,6 +210,17 @@ def test_the_edit_at_a_write_to_what_others_may_hold(tmp_path):
     _runs_rightly(path, second)
 
 
+def test_no_edit_at_a_later_write(tmp_path):
+    """The first one has no out-of-place form here, and would still overwrite what is saved."""
+    text = HEAD + KEPT_TWICE.replace(
+        "        self.rows += 1\n", "        self.rows[0] = 5\n        self.rows += 1\n"
+    )
+    fixes = (
+        with_candidates(reported(tmp_path / "script.py", text), str(tmp_path / "script.py")).findings[0].fixes
+    )
+    assert [fix.code for fix in fixes if fix.edits and "clone()" not in fix.code] == []
+
+
 def test_a_file_that_has_changed(tmp_path):
     """What ran is not there any more: no edit of another program."""
     path = tmp_path / "script.py"
