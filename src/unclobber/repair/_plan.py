@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from ..model import Finding
 from ._candidate import Candidate
 from ._syntax import parse
-from .fixers import FIXERS
+from .fixers import FIXERS, Fixer
 from .fixers._needless import with_fewer_copies
 from .fixers._sites import is_unrecorded
 from .project import Project
@@ -15,21 +16,30 @@ from .project import Project
 MOST = 40  # limit of candidates for one finding, not counting those that the user decides on
 
 
-def candidates(finding: Finding, project: Project, *, certain: bool = False) -> list[Candidate]:
+def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool]) -> Iterator[Candidate]:
+    """Yield what a report shows unproved: the best candidate without a doubt that is an end of the finding,
+    then the out-of-place form of the write if its only doubt is another holder of the tensor."""
+    # Without a later write the tensor is overwritten all the same.
+    finding = replace(finding, writes=finding.writes[:1])
+    new = not is_unrecorded(finding, project)
+    sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
+    if best := next(filter(is_end, candidates(finding, project, sure)), None):
+        yield best
+        form = next(FIXERS["out-of-place"](finding, project), None)
+        if new and form and form.shared_name and not form.guess and is_end(form):
+            yield replace(form, title=f"or {form.title} unless other code holds the old one")
+
+
+def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ()) -> list[Candidate]:
     """Return the fixers' candidates for a finding: fewest changed lines first, no duplicates, those that the
-    user decides on last. ``certain``: only those without a doubt, of fixers that have any."""
+    user decides on last. ``sure``: only those without a doubt, of these fixers."""
     ranked: list[tuple[int, bool, int, Candidate]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
-    if certain:  # without a later write the tensor is overwritten all the same
-        finding = replace(finding, writes=finding.writes[:1])
-    unrecorded = certain and is_unrecorded(finding, project)
-    for rank, fixer in enumerate(FIXERS.values()):
-        if certain and (fixer.in_doubt or (fixer.new and unrecorded)):
-            continue
+    for rank, fixer in enumerate(sure or FIXERS.values()):
         variants = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
         for candidate in (candidate for some in variants for candidate in some):
             texts = frozenset(candidate.texts.items())
-            if certain and candidate.in_doubt:
+            if sure and candidate.in_doubt:
                 seen.add(texts)  # the same text from another fixer is as doubtful
             elif texts not in seen and _is_change(candidate, project):
                 seen.add(texts)

@@ -11,18 +11,16 @@ import linecache
 import os
 import shlex
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
 from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
 from ._syntax import parse
-from .fixers import FIXERS
-from .fixers._sites import is_unrecorded, sites
+from .fixers._sites import sites
 from .project import Project, root_of
 
 Ends = Callable[[Finding, Mapping[str, str]], bool]  # whether a finding is gone with other texts of files
@@ -52,10 +50,7 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
 
 
 def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: Ends | None) -> list[Fix]:
-    """Return the best candidate without a doubt; if there is none, what ``fix`` does if it has any to try.
-
-    After it comes the out-of-place form of the write, if its only doubt is another holder of the tensor.
-    """
+    """Return the candidates that the plan shows; if there is none, what ``fix`` does if it has any to try."""
     places = _places(finding)
     own = [site.path for site in places if not site.library]
     if not own:
@@ -70,18 +65,10 @@ def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: En
     def is_end(candidate: Candidate) -> bool:
         return bool(project.edits(candidate.texts)) and (ends is None or ends(finding, candidate.texts))
 
-    best = next(filter(is_end, _plan.candidates(finding, project, certain=True)), None)
-    if best is not None:
-        both = (best, *filter(is_end, _at_the_write(finding, project)))
-        return [replace(_fix(each, project, places), proved_by=proved_by) for each in both]
+    if shown := list(_plan.shown(finding, project, is_end)):
+        return [replace(_fix(each, project, places), proved_by=proved_by) for each in shown]
     can_try = proved_by is not None and _plan.has_any(finding, project)
     return [Fix(f"`{proved_by}` looks for an edit, and proves it by running it")] if can_try else []
-
-
-def _at_the_write(finding: Finding, project: Project) -> Iterator[Candidate]:
-    for candidate in islice(FIXERS["out-of-place"](replace(finding, writes=finding.writes[:1]), project), 1):
-        if candidate.shared_name and not candidate.guess and not is_unrecorded(finding, project):
-            yield replace(candidate, title=f"or {candidate.title} unless other code holds the old one")
 
 
 def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first

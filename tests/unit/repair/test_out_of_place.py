@@ -130,7 +130,10 @@ def test_a_copy_of_a_new_value_binds_it():
     """Another name's tensor is cloned, lest a later write reaches it; a part can't be bound."""
     assert rewritten(bound, "x.copy_(a / b)  # <-\nuse(x)\n") == ["x = a / b\nuse(x)\n"]
     assert rewritten(bound, "x.copy_(a)  # <-\nuse(x)\n") == ["x = a.clone()\nuse(x)\n"]
-    assert rewritten(bound, "x[0].copy_(a / b)  # <-\nuse(x)\n") == []
+    for whole in (":", "..."):
+        assert rewritten(bound, f"x[{whole}] = a / b  # <-\nuse(x)\n") == ["x = a / b\nuse(x)\n"]
+    for part in ("x[0].copy_(a / b)", "x[0] = a / b", "x[:, 0] = a / b", "x[:] = 0", "x[:], y = a, b"):
+        assert rewritten(bound, f"{part}  # <-\nuse(x)\n") == []
 
 
 def test_read_in_the_next_turn():

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ...model import Finding, Site
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import Source, flat, is_place, method_call, walk
+from .._syntax import Source, flat, is_place, walk
 from .._text import Splice
 from ..project import Project
 from ._aliases import held_elsewhere, shared_name
@@ -43,15 +43,18 @@ _NARROW = frozenset({"bfloat16", "float16"})
 
 
 def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
-    """Yield ``x = y + 1`` for ``x.copy_(y + 1)``, which is the same if shape and dtype are those of ``x``."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    target = method_call(call, "copy_")
-    if target is None or not isinstance(call, ast.Call) or not is_place(target) or len(call.args) != 1:
-        return
-    value, name = source.code(call.args[0]), source.code(target)
-    new = value if is_fresh(call.args[0], source) else f"{source.in_brackets(call.args[0])}.clone()"
-    if read_later(source, statement, target):
-        yield source.replaced({statement: f"{name} = {new}"}), name, shared_name(source, statement, target)
+    """Yield ``x = y`` for ``x.copy_(y)`` and ``x[:] = y``, which is the same for the shape and dtype of x."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(target, "copy_"), args=[new])):
+            pass
+        case ast.Assign([ast.Subscript(target, index)], new) if ast.unparse(index) in (":", "..."):
+            pass
+        case _:
+            return
+    if is_place(target) and not isinstance(new, ast.Constant) and read_later(source, statement, target):
+        name = source.code(target)
+        value = source.code(new) if is_fresh(new, source) else f"{source.in_brackets(new)}.clone()"
+        yield source.replaced({statement: f"{name} = {value}"}), name, shared_name(source, statement, target)
 
 
 def rewrites(
