@@ -56,6 +56,10 @@ GAN = (
     "x = torch.linspace(0, 1, 8).view(2, 4)\nscore = net(x)\nscore.sum().backward(retain_graph=True)\nopt.step()\n"
     "opt.zero_grad()\n# here\nscore.square().sum().backward()\n"
 )
+CLIPPED = (
+    "x = torch.linspace(0, 1, 8).view(2, 4)\nscore = net(x)\n@torch.no_grad()\ndef clip(module):\n"
+    "    for p in module.parameters():\n        p.clamp_(-0.1, 0.1)\nclip(net)\nscore.sum().backward()\n"
+)
 SHARDED = """\
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -237,6 +241,10 @@ HELPED = [
            {Help.STEP_LATER: "opt.step()\nopt.zero_grad() => opt.zero_grad() ;; # here => # later ;; "
             "score.square().sum().backward() => score.square().sum().backward()\nopt.step()"}),
     Helped("a step too early, and the forward again", NET + GAN, {Help.STEP_LATER: "# here => score = net(x)"}),
+    Helped("a weight that is clipped too early", NET + CLIPPED,
+           {Help.WEIGHT_LATER: "clip(net)\n => ;; score.sum().backward() => score.sum().backward()\nclip(net)"}),
+    Helped("a weight that is clipped, and the forward again", NET + CLIPPED,
+           {Help.WEIGHT_LATER: "clip(net)\n => clip(net)\nscore = net(x)\n"}),
     Helped("a state that is carried over", "cell = nn.RNNCell(2, 4)\nopt = torch.optim.SGD(cell.parameters(), 0.1)\n"
            "h = torch.zeros(1, 4)\nfor x in torch.linspace(-1, 1, 6).view(3, 1, 2):\n    h = cell(x, h)\n"
            "    h.sum().backward(retain_graph=True)\n    opt.step()\n",

@@ -31,6 +31,10 @@ class Help(Enum):
         "adds to their gradients, too), or run the forward again after the step (its gradients are then "
         "those of the new weights)"
     )
+    WEIGHT_LATER = (
+        "write to `{name}` after the backward that still needs its old values, or run the forward again after "
+        "the write (its gradients are then those of the new values)"
+    )
     # No order of step and backward helps here, only a detached state
     # (test_a_state_that_is_carried_over in tests/unit/explain/test_carried_state.py).
     CARRIED = (

@@ -201,6 +201,19 @@ def test_parameters_are_copied_for_all_calls_that_a_loss_may_need(proposed):
     assert both == [f"r = {called}(real,))", f"f = {called}(fake,))"]
 
 
+def test_parameters_are_copied_for_a_call_within_a_call(proposed):
+    """A module that is applied twice is called with copies in both places, or in either."""
+    text, facts = "import torch\ny = net(net(x).tanh())\nopt.step()\n", {"name": "net.weight"}
+    texts = proposed(clone_parameters, "UC101", text, saved="net(net(x).tanh())", facts=facts)
+    called = "torch.func.functional_call(net, {n: p.clone() for n, p in net.named_parameters()}, "
+    joined = ["".join(line.strip() for line in plain(new).splitlines()[1:-1]) for new in texts]
+    assert joined == [
+        f"y = {called}(net(x).tanh(),))",
+        f"y = net({called}(x,)).tanh())",
+        f"y = {called}({called}(x,)).tanh(),))",
+    ]
+
+
 def test_a_copy_has_no_batch_either(proposed):
     """Under vmap neither a copy of the written tensor nor one like it may take a batch."""
     text = "import torch\nout.copy_(x)\nuse(out)\n"

@@ -25,8 +25,7 @@ def tensor_name(save: Save, writes: Sequence[Write] = ()) -> str:
 
 
 def memory_of(writes: Sequence[Write]) -> str | None:
-    """Return the first written place without its indices, whose memory is that of the saved tensor:
-    ``self.queue`` of ``self.queue[:, i] = keys``."""
+    """Return the first written place in this memory: ``self.queue`` of ``self.queue[:, i] = keys``."""
     texts = (write.expression for write in writes if write.expression and write.reached == "same")
     names = (re.sub(r"(\[.*\]|\.data)+$", "", text, flags=re.DOTALL) for text in texts)
     return next((name for name in names if name.replace(".", "").isidentifier()), None)
@@ -48,6 +47,8 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     if save.role == "result":  # a copy that something else reads would leave it overwritten
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
+    if save.name and save.site and save.site.below:  # torch's own module reads it, and can't be given a copy
+        return Help.WEIGHT_LATER.fix(name=save.name)
     name, at = save.expression or memory_of(writes), save.site
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
@@ -55,8 +56,7 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
 
 
 def _clone_of_result(site: Site | None) -> str:
-    """Return the text ``w.exp().clone()`` for the expression ``w.exp()``; empty if its value isn't used, or
-    if the text is too long."""
+    """Return ``w.exp().clone()`` for ``w.exp()``; empty if its value isn't used or the text is too long."""
     if site is None or len(site.source) > _LONGEST_CODE or site.source == site.statement.strip():
         return ""
     try:

@@ -6,11 +6,13 @@ Gradients arrive at the originals through the copies, which cost the parameters 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
-from ...model import Finding, Save
+from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, is_place, is_small, root_name, walk
+from .._text import Splice
 from ..project import Project
 from ._sites import callers, overwrites_parameters, saved_statements
 
@@ -25,8 +27,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the innermost first, if a parameter was overwritten."""
     if finding.saved is None or not overwrites_parameters(finding):
         return
-    for _, (path, source, statement) in saved_statements(finding, project):
-        for call in walk(statement) if _is_linear(finding.saved) else ():
+    for site, (path, source, statement) in saved_statements(finding, project):
+        is_linear = any(frame.function == "Linear.forward" for frame in site.below)
+        for call in walk(statement) if is_linear else ():
             module = source.code(call.func) if isinstance(call, ast.Call) and len(call.args) == 1 else ""
             weight = f"{module}.weight"
             if isinstance(call, ast.Call) and weight == finding.saved.expression:
@@ -40,32 +43,28 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             title = f"call `{name}` with copies of its {what}"
             # Directly below `net.eval()` nothing counts.
             block = source.block(statement) if is_small(statement) else []
-            above = block[: block.index(statement)] if is_small(statement) else []
-            if f"{name}.eval()" in map(source.code, above[-1:]):
+            if (f"{name}.eval()", statement) in ((source.code(a), b) for a, b in itertools.pairwise(block)):
                 text = text.replace(f" if not {name}.training", "")
             yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
-
-
-def _is_linear(saved: Save) -> bool:
-    return any(frame.function == "Linear.forward" for frame in saved.site.below) if saved.site else False
 
 
 def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:
     """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn,
     then for all calls of one module in the statement's block, whose graphs one loss may need."""
     calls = list(_with_copies(source, statement, copies))
-    for node, module, code in calls:
-        yield source.replaced({node: code}), module
+    for module, changes in calls:
+        yield source.edited(*changes), module
     lines = source.block(statement) if calls else []
     block = [each for line in lines for each in _with_copies(source, line, copies)]
-    for name in dict.fromkeys(module for _, module, _ in calls):
-        every = {node: code for node, module, code in block if module == name}
+    for name in dict.fromkeys(module for module, _ in calls):
+        every = [changes for module, changes in block if module == name]
         if len(every) > 1:
-            yield source.replaced(every), name
+            yield source.edited(*itertools.chain(*every)), name
 
 
-def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tuple[ast.AST, str, str]]:
-    """Yield each call of a module, the module's code, and a call with such copies."""
+def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tuple[str, list[Splice]]]:
+    """Yield the module of each call, and what makes it a call with such copies: before and behind its
+    arguments, which may hold another call, as in ``net(net(x))``."""
     torch = source.torch_name
     for node in walk(statement) if torch is not None else ():
         if not isinstance(node, ast.Call) or not is_place(node.func):
@@ -73,10 +72,10 @@ def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tu
         starred = any(isinstance(argument, ast.Starred) for argument in node.args)
         if not node.args or node.keywords or starred or root_name(node.func) in source.imported_names:
             continue
-        module, arguments = source.code(node.func), ", ".join(map(source.code, node.args))
-        comma, called = "," * (len(node.args) == 1), f"{torch}.func.functional_call"
-        values = f"{module}, {copies.format(module)}, ({arguments}{comma})"
-        if is_small(statement) and node.col_offset + len(called + values) > _WIDEST:
-            indent = f"{source.newline}{source.line(statement).indent}"
-            values = f"{indent}{source.unit}{values}{indent}"
-        yield node, module, f"{called}({values})"
+        start, end = source.span(node.args[0])[0], source.span(node.args[-1])[1]  # of what it is given
+        module, wrapped, unit = source.code(node.func), "", ""
+        called, values = f"{torch}.func.functional_call(", f"{module}, {copies.format(module)}, ("
+        if is_small(statement) and node.col_offset + len(called + values) + end - start > _WIDEST:
+            wrapped, unit = f"{source.newline}{source.line(statement).indent}", source.unit
+        before, behind = f"{called}{wrapped}{unit}{values}", f"{',' * (len(node.args) == 1)}){wrapped})"
+        yield module, [Splice(source.start(node), start, before), Splice(end, source.end(node), behind)]
