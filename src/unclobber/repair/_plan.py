@@ -18,7 +18,7 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool]) -> Iterator[Candidate]:
     """Yield what a report shows unproved: the best candidate without a doubt that is an end of the finding,
-    then the out-of-place form of the write if its only doubt is another holder of the tensor."""
+    then the out-of-place form of the write if its only doubts are its shape and another holder."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
     new = not is_unrecorded(finding, project)
@@ -26,8 +26,9 @@ def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool
     if best := next(filter(is_end, candidates(finding, project, sure)), None):
         yield best
         form = next(FIXERS["out-of-place"](finding, project), None)
-        if new and form and form.shared_name and not form.guess and is_end(form):
-            yield replace(form, title=f"or {form.title} unless other code holds the old one")
+        shape, held = " if they have its shape and dtype", " unless other code holds the old one"
+        if new and form and (form.shared_name or form.guess) and is_end(form):
+            yield replace(form, title=f"or {form.title}{shape * form.guess}{held * bool(form.shared_name)}")
 
 
 def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ()) -> list[Candidate]:
