@@ -32,8 +32,8 @@ class Help(Enum):
         "those of the new weights)"
     )
     WEIGHT_LATER = (
-        "write to `{name}` after the backward that still needs its old values, or run the forward again after "
-        "the write (its gradients are then those of the new values)"
+        "write to `{name}` after the backward that still needs its old values, or run the forward again "
+        "after the write (its gradients are then those of the new values)"
     )
     # No order of step and backward helps here, only a detached state
     # (test_a_state_that_is_carried_over in tests/unit/explain/test_carried_state.py).

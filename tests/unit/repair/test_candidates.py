@@ -213,8 +213,9 @@ def test_the_edit_at_a_write_to_what_others_may_hold(tmp_path):
 def test_the_edit_at_a_write_of_a_whole_tensor(tmp_path):
     """Its shape may be one that the write broadcasts, so binding it comes second, and says so."""
     path = tmp_path / "script.py"
-    body = "state = torch.ones(3)\nfor _ in range(2):\n    state[:] = w.sin() * state\nstate.sum().backward()\n"
-    first, second, *_ = with_candidates(reported(path, HEAD + body), str(path)).findings[0].fixes
+    loop = "for _ in range(2):\n    state[:] = w.sin() * state\n"
+    found = reported(path, f"{HEAD}state = torch.ones(3)\n{loop}state.sum().backward()\n")
+    first, second, *_ = with_candidates(found, str(path)).findings[0].fixes
     assert first.code == "state[:] = w.sin() * state.clone()"
     assert second.title == "or bind `state` to the new values if they have its shape and dtype, in line 6"
     assert second.code == "state = w.sin() * state"

@@ -42,8 +42,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
             title = f"call `{name}` with copies of its {what}"
             # Directly below `net.eval()` nothing counts.
-            block = source.block(statement) if is_small(statement) else []
-            if (f"{name}.eval()", statement) in ((source.code(a), b) for a, b in itertools.pairwise(block)):
+            pairs = itertools.pairwise(source.block(statement) if is_small(statement) else ())
+            if any(after is statement and source.code(above) == f"{name}.eval()" for above, after in pairs):
                 text = text.replace(f" if not {name}.training", "")
             yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
 
