@@ -934,3 +934,22 @@ def test_a_loop_of_a_single_turn(count, expected):
     h.sum().backward()
     """
     assert [text for *_, text in found_in(body)] == expected
+
+
+@pytest.mark.parametrize(
+    ("shared", "second", "made"),
+    [
+        ("h = net(x)", "(h * 2)", "net(x)"),
+        ("h = net(x).exp()\ns = h + 1\n_ = net(x)", "(s * h)", "net(x).exp()"),
+        ("def encoded(x):\n    return net(x)\nh = encoded(x)", "(h * 2)", "net(x)"),
+        ("from enc import Enc\nh = Enc()(x)", "(h * 2)", "Enc()(x)"),
+    ],
+)
+def test_where_the_graph_is_made_that_a_second_backward_needs(shared, second, made, tmp_path):
+    """The last node through which both go, by a place of the checked file."""
+    enc = dedent(NETS).replace("Disc", "Enc").replace("return self.last(h), [h]", "return self.last(h)")
+    (tmp_path / "enc.py").write_text(HEAD + enc)
+    text = f"{HEAD}net = nn.Linear(3, 3)\nx = torch.ones(3)\n{shared}\nh.sum().backward()\n"
+    (found,) = check_text(f"{text}{second}.sum().backward()\n", str(tmp_path / "train.py"))
+    assert (found.code, dict(found.labels)["saved"]) == ("UC301", "both backwards go through this")
+    assert found.saved.site.source == made

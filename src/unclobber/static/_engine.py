@@ -39,7 +39,9 @@ class FileRun:
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
         self.least = 1  # the least confidence that is recorded; lower if the program is known to fail
         self.written: dict[int, Value] = {}  # the value that each line writes to, the most certain one
-        self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
+        self.clock = self.last_place = self.depth = self.evaluated = 0
+        self.made: list[tuple[ast.stmt | None, str, SourceSpan | None]] = [(None, "", None)]
+        """By each node's number the statement that made it, its function, and the call into another file."""
         self.function = "<module>"
         self.stack: list[FunctionNode] = []
         self.statement: ast.stmt | None = None
@@ -99,8 +101,8 @@ class FileRun:
         return self.clock
 
     def new_node(self) -> int:
-        self.last_node += 1
-        return 1 << self.last_node
+        self.made.append((self.statement, self.function, self.elsewhere))
+        return 1 << (len(self.made) - 1)
 
     def new_place(self) -> frozenset[int]:
         self.last_place += 1
@@ -149,6 +151,13 @@ class FileRun:
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, last = statement.lineno, _last_line(statement)
         return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
+
+    def maker(self, node: int) -> SourceSpan | None:  # the simple statement of this file that made it
+        statement, function, called = self.made[node.bit_length() - 1]
+        if statement is None or called or hasattr(statement, "body"):
+            return called
+        with self.within(statement=statement, function=function, elsewhere=None):
+            return self.span(getattr(statement, "value", None) or statement)
 
     def use(self, owner: str, node: ast.expr, state: FlowState) -> Use:  # of its parameters, now
         return Use(owner, self.tick(), self.span(node), state.guards, state.quiet)

@@ -91,8 +91,8 @@ class CheckRule(Enum):
     )
     TWICE = RuleFacts(
         "UC301", "a second backward goes through a graph that the first one freed",
-        "compute the shared part anew, add up the losses, or detach what is carried over", write="freed here",
-        reported_from=HIGH, is_measured_high=False,
+        "compute the shared part anew, add up the losses, or detach what is carried over",
+        saved="both backwards go through this", reported_from=HIGH, is_measured_high=False,
     )
     LEAF = RuleFacts(
         "UC201", "{how} writes to {name}, a leaf that requires grad",
@@ -131,7 +131,7 @@ class CheckRule(Enum):
         saved="it is made here, in inference mode", reported_from=HIGH,
     )
     EXPANDED = RuleFacts(
-        "UC207", "{how} writes to {name}, which is expanded: several of its elements are one",
+        "UC207", "{how} writes to {name}, which is expanded: torch refuses that here or in backward",
         "clone the tensor before the write", saved="expanded here",
     )
     OVERLAP = RuleFacts(

@@ -73,13 +73,12 @@ def _augmented_value(run: FileRun, target: ast.expr, state: FlowState) -> Value:
 def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, state: FlowState) -> None:
     """Record an augmented assignment to a tensor: its write, its operation and its new history."""
     target, operator = node.target, OPERATORS[type(node.op)]
-    how = f"{operator.symbol}="
     is_part = isinstance(target, ast.Subscript)
     holder = target.value if isinstance(target, ast.Subscript) else target
     if isinstance(holder, ast.Attribute) and holder.attr == "data":
         data_written(run, holder, node, state)
     part = current._replace(leaf=min(current.leaf, Leaf.VIEW)) if is_part else current
-    written = write(run, state, WriteEffect(part, target, node, how, value))
+    written = write(run, state, WriteEffect(part, target, node, f"{operator.symbol}=", value))
     result = operation(
         run, state, operator.operation, [written, value], node, operands=[target, node.value], in_place=True
     )
@@ -250,8 +249,7 @@ def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> Flo
     """Interpret the body in the mode that the items turn on."""
     before = state.mode
     for item in node.items:
-        mode = mode_of(item.context_expr)
-        text = unparsed(item.context_expr)
+        mode, text = mode_of(item.context_expr), unparsed(item.context_expr)
         if mode is not None:
             state.mode = mode
         elif "allow_mutation_on_saved" in text or "guard" in text:
@@ -315,7 +313,7 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
         state.quiet = outside + (is_single and turn > 0)
-        with run.within(round=(run.clock, run.last_node, start), again=bool(run.again) or turn > 0):
+        with run.within(round=(run.clock, len(run.made) - 1, start), again=bool(run.again) or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False

@@ -17,6 +17,7 @@ from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value,
 from ._writes import WriteEffect, backward, write
 
 _PREFIXES = ("linalg.", "special.", "fft.")
+_REDUCTIONS = {"max": "amax", "min": "amin", "mean": "mean", "sum": "sum", "prod": "prod"}
 
 
 def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
@@ -68,23 +69,17 @@ def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return unknown_result(run, state, call.values, strong=True)._replace(kind="library", data="packed")
 
 
-@transfers("einops", "rearrange")
+@transfers("einops", "rearrange reduce")
 def _rearranged(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return a view, or what may be one: the axes that the pattern merges may lie apart."""
-    pattern = getattr(call.values[1].data, "value", None) if len(call.values) > 1 else None
-    if not call.first.may_be_tensor:
-        return None
-    name = "permute" if isinstance(pattern, str) and _is_view(pattern) else "reshape"
-    return operation(run, state, name, [call.first, PLAIN], call.node, operands=call.nodes[:1], torchs=True)
-
-
-@transfers("einops", "reduce")
-def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    how = str(getattr(call.values[2].data, "value", None)) if len(call.values) > 2 else ""
-    name = {"max": "amax", "min": "amin", "mean": "mean", "sum": "sum", "prod": "prod"}.get(how)
+    """Return a reduction or a view, or what may be one: the axes that the pattern merges may lie apart."""
+    texts = [str(getattr(value.data, "value", None) or "") for value in call.values[1:]]
+    pattern, how, *_ = (*texts, "", "")
+    view = "permute" if pattern and _is_view(pattern) else "reshape"
+    name = view if call.name == "rearrange" else _REDUCTIONS.get(how)
     if name is None or not call.first.may_be_tensor:
         return None
-    return operation(run, state, name, [call.first], call.node, operands=call.nodes[:1], torchs=True)
+    given = [call.first, PLAIN] if call.name == "rearrange" else [call.first]
+    return operation(run, state, name, given, call.node, operands=call.nodes[:1], torchs=True)
 
 
 @transfers("mmcv", "Sequential ModuleList ModuleDict")

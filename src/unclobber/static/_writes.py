@@ -325,9 +325,9 @@ def backward(
     maybe = {use.owner for use in run.maybe_uses(value)}
     state.reached |= reached or {""}
     state.maybe_reached |= maybe
-    before = [where for bits, where in state.freed.items() if bits & value.nodes]
-    if before:
-        run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
+    if last := max((bit for bit in state.freed if bit & value.nodes), default=0):
+        made, freed = None if span.inner else run.maker(last), state.freed[last]
+        run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, saved=made, needed=span, freed=freed))
     state.retained = (span, frozenset(reached | maybe)) if retain else None
     if retain:
         return

@@ -81,9 +81,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
     prefix = _PREFIXES.get(stage, "backward {} here if this runs with gradients on").format(verb)
     advice = (suspicion.more == "carried" and rule.if_carried) or rule.advice
-    labels = [("write", rule.write.format(**words))]
-    if rule.saved:
-        labels.append(("saved", rule.saved.format(**words)))
+    labels = {"write": rule.write, "saved": rule.saved, "needed": "needed here", "freed": "freed here"}
     return Finding(
         code=rule.code, message=f"{prefix}: {rule.message.format(**words)}",
         variant=rule.variants.get(suspicion.more, rule.variant),
@@ -91,7 +89,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
         needed=Need(source.site(suspicion.needed)) if suspicion.needed is not None else None,
         freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
         fixes=(Fix(advice, general=True),) if advice else (),
-        labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
+        labels=tuple((place, text.format(**words)) for place, text in labels.items() if text),
         confidence="high" if high else "medium",
     )  # fmt: skip
 
