@@ -42,8 +42,7 @@ class Candidate:
     left at the end count for nothing."""
     note: str = ""  # a warning that the user must read before taking it
     shared_name: str = ""
-    """A name that it binds to a new tensor although others may hold the old one: they no longer see the
-    write."""
+    """A name that it binds to a new tensor although others may hold the old one, and miss the write."""
     hides_nothing: bool = False
     """Whether every read of what was written is rewritten, so that no holder can miss a write."""
     unbinds: frozenset[str] = frozenset()  # names that it no longer binds and that are not read later

@@ -39,8 +39,7 @@ class Copy:
 
 
 def files_in(top: str, apart: str | None = None) -> Iterator[str]:
-    """Yield every file of a folder and its links; with ``apart`` not those in it, nor in folders that are no
-    program's own."""
+    """Yield each file of a folder and its links; ``apart``: none in it, nor in folders of no program."""
     for folder, names, files in os.walk(top):
         names[:] = [name for name in names if name not in _DROPPED]
         if apart is not None:

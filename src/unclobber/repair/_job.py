@@ -104,8 +104,7 @@ class Job:
     record_to: str | None = None  # file for the recorded values, so that later runs can be compared with them
     against: Against | None = None
     since: int | None = None
-    """Start of the search, in nanoseconds since the epoch: record the files that the run reads as an earlier
-    run left them."""
+    """The search's start, in ns since the epoch: record what the run reads as an earlier run left it."""
     at: Surroundings = Surroundings("", NOWHERE, "", 120.0, 60.0)  # set by the ``Runner``
 
 

@@ -18,17 +18,20 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool]) -> Iterator[Candidate]:
     """Yield what a report shows unproved: the best candidate without a doubt that is an end of the finding,
-    then the out-of-place form of the write if its only doubts are its shape and another holder."""
+    then the out-of-place form of the write if its only doubts are its shape and another holder (not alone for
+    a write past torch, which may have written what it reads)."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
     new = not is_unrecorded(finding, project)
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
-    if best := next(filter(is_end, candidates(finding, project, sure)), None):
-        yield best
-        form = next(FIXERS["out-of-place"](finding, project), None)
-        shape, held = " if they have its shape and dtype", " unless other code holds the old one"
-        if new and form and (form.shared_name or form.guess) and is_end(form):
-            yield replace(form, title=f"or {form.title}{shape * form.guess}{held * bool(form.shared_name)}")
+    best = next(filter(is_end, candidates(finding, project, sure)), None)
+    yield from [best] if best else []
+    elements = (each for each in FIXERS["rebind-element"](finding, project) if not each.guess)
+    forms = (*FIXERS["out-of-place"](finding, project), *elements) if new else ()
+    for form in filter(is_end, forms[: best is not None or finding.code == "UC101"]):
+        doubt = " if they have its shape and dtype" * form.guess
+        doubt += " unless other code holds the old one" * bool(form.shared_name)
+        yield from [replace(form, title=f"{'or ' if best else ''}{form.title}{doubt}")] if doubt else []
 
 
 def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ()) -> list[Candidate]:

@@ -232,8 +232,7 @@ class Search:
         return confirmed, unproved, "" if confirmed else stopped
 
     def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
-        """Add a state's follow-ups to the queue, one for each new candidate of its finding; return whether
-        there is any."""
+        """Queue a state's follow-ups, one for each new candidate of its finding; return whether any is."""
         if len(state.steps) >= DEEPEST:
             return False
         seen_findings = state.seen_findings or (_finding_key(finding),)

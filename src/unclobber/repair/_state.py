@@ -51,8 +51,7 @@ _PLAIN = (
 )  # fmt: skip
 _CODE = (types.FunctionType, types.MethodType, functools.partial, types.GeneratorType)
 _CLOSED = frozenset({"torch", "collections", "types", "functools", "argparse"})
-"""Libraries whose objects are followed. Of other libraries only modules and optimizers are; else only the
-class counts."""
+"""Libraries whose objects are followed; of others modules and optimizers are, else only the class counts."""
 _OPEN = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 

@@ -275,3 +275,21 @@ def test_installed_code_is_left_alone(tmp_path):
     path = folder / "script.py"
     report = reported(path, REFUSED)
     assert with_candidates(report, str(tmp_path / "other.py")) == report
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [("{'a': w * 1}", "held[key] = held[key] + 1"), ("torch.stack([w, w])", None), ("load(w)", None)],
+)
+def test_the_edit_at_an_element_of_a_container(made, code, tmp_path):
+    """Only if the text shows a list or dict: in a tensor's place the assignment is a write, too."""
+    path = tmp_path / "script.py"
+    key = "'a'" if "'a'" in made else "0"
+    body = f"def load(x):\n    return [x * 1]\nheld, key = {made}, {key}\n"
+    body += "y = held[key].square().sum()\nheld[key] += 1\n(y + held[key].sum()).backward()\n"
+    fixes = with_candidates(reported(path, HEAD + body), str(path)).findings[0].fixes
+    shown = [fix for fix in fixes if fix.code == "held[key] = held[key] + 1"]
+    assert [fix.code for fix in shown] == ([code] if code else [])
+    for fix in shown:
+        assert "unless other code holds the old one" in fix.title
+        _runs_rightly(path, fix)

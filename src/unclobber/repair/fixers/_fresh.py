@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from ...syntax import last_name, torch_table
-from .._syntax import Comprehension, Function, Source, is_constant, is_name, root_name
+from .._syntax import Comprehension, Function, Source, is_constant, is_name, root_name, walk
 
 _TELLS = frozenset(
     {"backward", "data_ptr", "dim", "element_size", "is_contiguous", "item", "nelement", "numel", "size",
@@ -22,7 +22,6 @@ _PLAIN = frozenset(
     {"abs", "bool", "float", "id", "int", "isinstance", "len", "print", "repr", "round", "str"}
 )
 """Python's own functions that keep none of their arguments and return no tensor that they got."""
-
 
 _CALLED_SO_BY_MODULES = frozenset({"relu", "sigmoid", "tanh", "softmax", "log_softmax", "norm", "prelu"})
 """Methods of tensors that take no tensor: `net.relu(x)` calls a module stored under the name."""
@@ -133,3 +132,11 @@ def binding_at(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None]
         places, values = [*at.elts], above.value.elts
     sure = len(above.targets) == 1 and len(places) == len(values) and node in places
     return above, values[places.index(node)] if sure else _UNKNOWN
+
+
+def is_container(source: Source, statement: ast.AST, place: ast.expr) -> bool:
+    """Return whether a name is bound to a list or dict: ``laterals[i - 1] += x`` (``FPN`` of mmdetection)."""
+    name = source.code(place)
+    named = (node for node in walk(source.function(statement) or source.tree) if is_name(node, name))
+    values = (bound[1] for node in named if (bound := binding_at(source, node)) is not None)
+    return any(isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp) for value in values)

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, arguments_of, is_name, is_place, root_place, walk
+from .._syntax import Source, arguments_of, is_place, root_place, walk
 from ..project import Project
 from ._aliases import shared_name
 from ._blocks import fills
-from ._fresh import binding_at
+from ._fresh import is_container
 from ._inplace import in_place
 from ._liveness import read_later
 from ._sites import LocatedStatement, callers, steps_along_gradient, write_statements
@@ -30,7 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for place in targets(source, statement):
-            if not read_later(source, statement, place) or _is_container(source, statement, place):
+            if not read_later(source, statement, place) or is_container(source, statement, place):
                 continue
             name = source.code(place)
             text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
@@ -57,14 +57,6 @@ def targets(source: Source, statement: ast.AST) -> list[ast.expr]:
     for place in filter(None, map(root_place, written)):
         unique.setdefault(source.code(place), place)
     return list(unique.values())
-
-
-def _is_container(source: Source, statement: ast.AST, place: ast.expr) -> bool:
-    """Return whether a name is bound to a list or dict: ``laterals[i - 1] += x`` (``FPN`` of mmdetection)."""
-    name = source.code(place)
-    named = (node for node in walk(source.function(statement) or source.tree) if is_name(node, name))
-    values = (bound[1] for node in named if (bound := binding_at(source, node)) is not None)
-    return any(isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp) for value in values)
 
 
 def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:

@@ -15,6 +15,7 @@ from .._candidate import Candidate
 from .._syntax import Comprehension, Source, flat, is_constant, is_name, is_place, method_call, names_in, walk
 from ..project import Project
 from ._aliases import shared_name
+from ._fresh import is_container
 from ._inplace import written_by
 from ._sites import write_statements
 
@@ -28,7 +29,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(f"build a new `{name}`", {path: text}, shared_name=name, unbinds=gone)
         for text, element in rewrites(source, statement):
             title = f"put a new tensor in the place of `{source.code(element)}`"
-            yield Candidate(title, {path: text}, shared_name=shared_name(source, statement, element))
+            held = shared_name(source, statement, element)
+            guess = not is_container(source, statement, element.value)
+            yield Candidate(title, {path: text}, shared_name=held, guess=guess)
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subscript]]:
