@@ -18,8 +18,8 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool]) -> Iterator[Candidate]:
     """Yield what a report shows unproved: the best candidate without a doubt that is an end of the finding,
-    then the out-of-place form of the write if its only doubts are its shape and another holder (not alone for
-    a write past torch, which may have written what it reads)."""
+    then the out-of-place form of the write if its only doubts are its shape and another holder. Alone that is
+    shown only of an entry of a list or dict: a name may be a view, whose base is read later."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
     new = not is_unrecorded(finding, project)
@@ -27,8 +27,8 @@ def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool
     best = next(filter(is_end, candidates(finding, project, sure)), None)
     yield from [best] if best else []
     elements = (each for each in FIXERS["rebind-element"](finding, project) if not each.guess)
-    forms = (*FIXERS["out-of-place"](finding, project), *elements) if new else ()
-    for form in filter(is_end, forms[: best is not None or finding.code == "UC101"]):
+    whole = FIXERS["out-of-place"](finding, project) if best else ()
+    for form in filter(is_end, (*whole, *elements)[:new]):
         doubt = " if they have its shape and dtype" * form.guess
         doubt += " unless other code holds the old one" * bool(form.shared_name)
         yield from [replace(form, title=f"{'or ' if best else ''}{form.title}{doubt}")] if doubt else []

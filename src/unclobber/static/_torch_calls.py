@@ -69,17 +69,17 @@ def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return unknown_result(run, state, call.values, strong=True)._replace(kind="library", data="packed")
 
 
-@transfers("einops", "rearrange reduce")
+@transfers("einops", "rearrange repeat reduce")
 def _rearranged(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a reduction or a view, or what may be one: the axes that the pattern merges may lie apart."""
     texts = [str(getattr(value.data, "value", None) or "") for value in call.values[1:]]
     pattern, how, *_ = (*texts, "", "")
     view = "permute" if pattern and _is_view(pattern) else "reshape"
-    name = view if call.name == "rearrange" else _REDUCTIONS.get(how)
+    repeated = "repeat" if "(" in pattern.partition("->")[2] else "expand"  # `n d -> b n d` copies nothing
+    name = {"rearrange": view, "repeat": repeated}.get(call.name) or _REDUCTIONS.get(how)
     if name is None or not call.first.may_be_tensor:
         return None
-    given = [call.first, PLAIN] if call.name == "rearrange" else [call.first]
-    return operation(run, state, name, given, call.node, operands=call.nodes[:1], torchs=True)
+    return operation(run, state, name, [call.first, PLAIN], call.node, operands=call.nodes[:1], torchs=True)
 
 
 @transfers("mmcv", "Sequential ModuleList ModuleDict")
