@@ -121,7 +121,12 @@ FEATURES = {
     "write in a branch": Feature(
         not (2, 8) <= TORCH < (2, 12),
         "2.12",
-        "2.8 to 2.11 refuse a write in a branch of `cond` and of `while_loop` (seen on 2.8, 2.9 and 2.11)",
+        "2.8 to 2.11 refuse a write in a branch of `cond` (seen on 2.8, 2.9 and 2.11)",
+    ),
+    "write in a body": Feature(
+        not (2, 8) <= TORCH < (2, 13),
+        "2.13",
+        "2.8 to 2.12 refuse a write in the body of `while_loop` (seen on 2.8, 2.9, 2.11 and 2.12)",
     ),
     "cond in a recomputation": Feature(
         _has_text("_higher_order_ops/cond.py", "materialize_as_graph"),

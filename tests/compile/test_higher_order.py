@@ -91,7 +91,7 @@ def score_of_flex_attention(factor):
 
 WRITING = [
     pytest.param(branch_of_cond, marks=needs("write in a branch")), branch_of_map, branch_of_associative_scan,
-    pytest.param(body_of_while_loop, marks=needs("write in a branch")),
+    pytest.param(body_of_while_loop, marks=needs("write in a body")),
     pytest.param(branch_of_scan, marks=needs("autograd of scan")),
 ]  # fmt: skip
 if TORCH < (2, 15):  # newer ones refuse to trace such a score

@@ -12,7 +12,7 @@ from unclobber.torch_internals.compat import behaviour
 
 ON_OLDER = {
     "outer_hooks": behaviour.shows_top_hooks,
-    "registered_hooks": TORCH >= (2, 12),  # shows_packed, and torch's sentence in the words of now
+    "registered_hooks": behaviour.shows_packed,
     "saved_tensors": behaviour.shows_packed,
     "tracebacks": behaviour.shows_packed,
 }
@@ -25,7 +25,8 @@ def is_limited(program, core):
         # Where no native core was built, as for `make compat`, there is one core.
         is_python = core == "python" or cores.loaded().module is None
         return is_python and not behaviour.shows_packed
-    if program in ("saved_tensors", "tracebacks") and behaviour.shows_packed and TORCH < (2, 12):
+    newest = {"saved_tensors": (2, 12), "tracebacks": (2, 13)}.get(program)
+    if newest is not None and behaviour.shows_packed and newest > TORCH:
         # The native core gives back a result itself, where torch makes another tensor of it; only the
         # Python core's kernels show in a traceback.
         return (core == "native" and cores.loaded().module is not None) == (program == "saved_tensors")

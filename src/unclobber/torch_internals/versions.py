@@ -17,17 +17,13 @@ def parsed(version: str) -> tuple[int, int]:
 
 def require() -> None:
     """Check that torch is not too old."""
-    version = str(torch.__version__)
-    if parsed(version) < TRIED[0]:
-        raise UnclobberError(f"unclobber needs torch {_text(TRIED[0])} or newer, and this is {version}")
+    oldest = ".".join(map(str, TRIED[0]))
+    if parsed(torch.__version__) < TRIED[0]:
+        raise UnclobberError(f"unclobber needs torch {oldest} or newer, and this is {torch.__version__}")
 
 
 def untried() -> str | None:
-    version = str(torch.__version__)
-    if parsed(version) <= TRIED[-1]:
+    newest = ".".join(map(str, TRIED[-1]))
+    if parsed(torch.__version__) <= TRIED[-1]:
         return None
-    return f"torch {version} is newer than {_text(TRIED[-1])}, the newest that unclobber was tried on"
-
-
-def _text(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
+    return f"torch {torch.__version__} is newer than {newest}, the newest that unclobber was tried on"

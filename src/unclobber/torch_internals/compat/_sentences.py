@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
+from ..versions import parsed
+
+_CANNOT = "cannot" if parsed(torch.__version__) >= (2, 13) else "can not"
+
 
 class Sentence:
     """Refusals in torch's words, or what is always the same of each. Plain strings: findings are pickled."""
@@ -11,13 +17,12 @@ class Sentence:
         "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
         "This is not supported, please use out-of-place `.detach()` instead"
     )
-    # torch/csrc/autograd/variable.cpp, `handle_view_on_rebase`, after the view's name.
+    # torch/csrc/autograd/variable.cpp, `handle_view_on_rebase`, after the view's name; so are the next two.
     STALE_VIEW = (
         "is a view and its base or another view of its base has been modified inplace. This view is the "
         "output of a function that returns multiple views. Such functions do not allow the output views to "
         "be modified inplace. You should replace the inplace operation by an out-of-place one."
     )
-    # In the same place, of a view that one custom Function has returned.
     STALE_FUNCTION_VIEW = (
         "is a view and its base or another view of its base has been modified inplace. This view was created "
         "inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
@@ -25,7 +30,6 @@ class Sentence:
         "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
         "custom Function."
     )
-    # torch/csrc/autograd/variable.cpp, `handle_view_on_rebase`, after the view's name.
     NO_GRAD_VIEW = (
         "created in no_grad mode and its base or another view of its base has been modified inplace with "
         "grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can "
@@ -37,11 +41,11 @@ class Sentence:
         "Some elements marked as dirty during the forward method were not returned as output. The inputs "
         "that are modified inplace must all be outputs of the Function."
     )
-    # torch/csrc/autograd/saved_variable.cpp, `set_hooks_and_pack_data`; until 2.11 with "can not".
+    # torch/csrc/autograd/saved_variable.cpp, `set_hooks_and_pack_data`.
     PACK_WRITES = (
         "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
-        "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open "
-        "an issue if you need to perform in-place operations on the input to a pack hook."
+        f"{_CANNOT} be modified by in-place operations as this can lead to unexpected side-effects. Please "
+        "open an issue if you need to perform in-place operations on the input to a pack hook."
     )
     # torch/csrc/autograd/python_saved_variable_hooks.cpp, `call_unpack_hook`, since 2.15.
     NOTHING_PACKED = "the pack hook raised before saving data for this tensor"
