@@ -953,3 +953,78 @@ def test_where_the_graph_is_made_that_a_second_backward_needs(shared, second, ma
     (found,) = check_text(f"{text}{second}.sum().backward()\n", str(tmp_path / "train.py"))
     assert (found.code, dict(found.labels)["saved"]) == ("UC301", "both backwards go through this")
     assert found.saved.site.source == made
+
+
+@pytest.mark.parametrize(("condition", "expected"), [("shared", 1), ("not shared", 0)])
+def test_a_network_that_an_expression_chooses(condition, expected):
+    """What one branch of a conditional expression used meets no backward under the other one's condition:
+    ``gail_agent.py`` of lionelblonde's repositories."""
+    body = f"""
+    actor, critic = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)), nn.Linear(3, 1)
+    opt = torch.optim.Adam(actor.parameters())
+    def update(x, shared):
+        value = actor(x) if shared else critic(x)
+        loss = value.pow(2).mean()
+        (actor(x).mean() + x.mean()).backward()
+        opt.step()
+        if {condition}:
+            loss.backward()
+    """
+    assert len(found_in(body)) == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [("fake", 1), ("fake.detach()", 0)])
+@pytest.mark.parametrize("names", ["['g', 'd']", "self.names"])
+def test_losses_by_their_names(names, given, expected):
+    """``dict(zip(names, losses))``, as pix2pixHD has it, keeps them apart."""
+    body = f"""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.names = ['g', 'd']
+            self.g, self.d = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 1)
+            self.opt = torch.optim.Adam(self.g.parameters())
+        def step(self, x):
+            fake = self.g(x)
+            losses = dict(zip({names}, (self.d(fake).mean(), self.d({given}).pow(2).mean())))
+            losses['g'].backward(retain_graph=True)
+            self.opt.step()
+            losses['d'].backward()
+    """
+    assert len(found_in(body)) == expected
+
+
+@pytest.mark.parametrize("end", ["raise NotImplementedError", "raise ValueError"])
+def test_a_factory_that_knows_some_names(end):
+    """It is read although its last line says that it isn't implemented for others."""
+    body = f"""
+    def parser(name):
+        if name == "linear":
+            return lambda: nn.Linear(3, 3)
+        {end}
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stack = parser("linear")()
+        def forward(self, x):
+            y = self.stack(x).exp()
+            y += 1
+            return y
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"]
+
+
+@pytest.mark.parametrize(
+    ("right", "code"), [("a.clamp_(0)", "UC102"), ("F.relu(a, inplace=True)", "UC102"), ("b.clamp_(0)", None)]
+)
+def test_an_operand_that_the_other_one_rewrites(right, code):
+    """Only if the text shows that it is the same one: two parts of a tensor may lie apart."""
+    body = f"""
+    net = nn.Linear(3, 8)
+    class Model(nn.Module):
+        def forward(self, x):
+            h = net(x)
+            a, b = h[:, :4], h[:, 4:]
+            return a + {right}
+    """
+    assert [code for code, *_ in found_in(body)] == [code] * (code is not None)

@@ -172,6 +172,26 @@ def test_parts_that_einops_rearranges(pattern, is_view):
     assert blamed(REARRANGED.format(pattern)) == ["q *= 2"] * is_view
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"), [("n d -> b n d", {"UC202", "UC207"}), ("n d -> (b n) d", set())]
+)
+def test_what_einops_repeats(pattern, expected):
+    """A new axis of its own copies nothing: ``tnt.py`` of transformer-in-transformer."""
+    body = f"""
+from einops import repeat
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(5, 4))
+    def forward(self, n, b):
+        tokens = repeat(self.token[:n], "{pattern}", b=b)
+        tokens += 1
+        return tokens
+"""
+    found = check_text(f"import torch\nfrom torch import nn\n{body}", "net.py")
+    assert {one.code for one in found} == expected
+
+
 BLOCK = """
 import torch
 from torch import nn

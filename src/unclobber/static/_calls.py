@@ -220,6 +220,9 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("builtin", "dict")
 def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    pairs = [each.items for each in call.first.items]
+    if pairs and all(len(pair) == 2 and isinstance(pair[0].data, Constant) for pair in pairs):
+        return sequence(tuple(value for _, value in pairs), tuple(str(key.data.value) for key, _ in pairs))
     return None if call.values else sequence(tuple(call.keywords.values()), tuple(call.keywords) or "dict")
 
 
@@ -227,6 +230,10 @@ def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a list of one tuple: the elements of each argument, or a number and the first one's."""
     values = call.values[:1] if call.name == "enumerate" else call.values
+    names = call.first.items  # `dict(zip(names, losses))` of pix2pixHD
+    if names and call.name == "zip" and all(isinstance(name.data, Constant) for name in names):
+        pairs = zip(*(value.items for value in values), strict=False)
+        return sequence(tuple(sequence(pair, "tuple") for pair in pairs), "list")
     each = tuple(elements(run, value, state) for value in values)
     if call.name == "enumerate":
         each = (TURN._replace(data="number") if call.values[1:] or call.keywords else TURN, *each)

@@ -26,6 +26,7 @@ from ._writes import save
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 _BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
 _KNOWN = frozenset({*_LIBRARIES, *_BUILT_ON_TORCH})
+_OPPOSITE = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq()}
 _ORDERS = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le}
 
 
@@ -111,7 +112,21 @@ def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
     run.evaluate(node.test, state)
     if holds is not None:
         return run.evaluate(node.body if holds else node.orelse, state)
-    return shared((run.evaluate(node.body, state), run.evaluate(node.orelse, state))) or PLAIN
+    (text, negated), outside, values = condition(node.test), state.guards, []
+    for branch, holds in ((node.body, True), (node.orelse, False)):
+        state.guards = outside | {(text, holds != negated)}
+        values.append(run.evaluate(branch, state))
+    state.guards = outside
+    return shared(tuple(values)) or PLAIN
+
+
+def condition(test: ast.expr) -> tuple[str, bool]:  # without what negates it, and whether it is negated
+    negated = False
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negated = test.operand, not negated
+    if isinstance(test, ast.Compare) and type(test.ops[-1]) in _OPPOSITE and len(test.ops) == 1:
+        test, negated = ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]], test.comparators), not negated
+    return unparsed(test), negated
 
 
 def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
@@ -180,7 +195,8 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     right = run.evaluate(node.right, state)
     rewritten = any(state.written.get(place) != before[place] for place in left.places)
     if rewritten and isinstance(node.left, ast.Name) and left.may_be_tensor:
-        confidence = HIGH if len(left.places) == 1 else 1
+        is_named = re.search(rf"\b{node.left.id}\b", unparsed(node.right))  # else it may be another part
+        confidence = HIGH if is_named and len(left.places) == 1 else 1
         suspicion = Suspicion(CheckRule.OPERAND, confidence, run.span(node.right), run.span(node.left))
         run.suspect(state, suspicion._replace(name=node.left.id))
     if "sequence" in (left.kind, right.kind):

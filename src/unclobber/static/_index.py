@@ -264,7 +264,8 @@ def globals_of(function: FunctionNode) -> frozenset[str]:
 
 def is_unread(function: FunctionNode) -> bool:
     last = unparsed(function.body[-1])  # a class that derives has another `_forward` (`trainers.py` of OAMN)
-    is_open = len(function.body) < 3 and (last in ("pass", "...") or last.startswith("raise NotImplemented"))
+    first, is_bare = function.body[0], last in ("pass", "...") or last.startswith("raise NotImplemented")
+    is_open = is_bare and len(function.body) < 3 and isinstance(first, ast.Expr | ast.Pass | ast.Raise)
     return is_open or bool(_inside(function, ast.Yield, ast.YieldFrom))
 
 

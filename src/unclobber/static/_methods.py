@@ -294,8 +294,7 @@ def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, receiver = torch_table(), call.receiver
-    name = _LONG.get(call.name, call.name)
-    values = [receiver, *call.values]
+    name, values = _LONG.get(call.name, call.name), [receiver, *call.values]
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
     if receiver.may_be_tensor and only_tensors_have(name):

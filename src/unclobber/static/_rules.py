@@ -112,7 +112,8 @@ class CheckRule(Enum):
     )
     SEVERAL = RuleFacts(
         "UC203", "{how} writes to {name}, one of several views of one tensor",
-        "write out of place, or take the part with narrow or an index", saved="the views are made here",
+        "write out of place, or, if nothing has saved another part before, take the part with narrow",
+        saved="the views are made here",
         reported_from=HIGH, needs_graph=True,
     )
     NO_GRAD_VIEW = RuleFacts(

@@ -8,7 +8,7 @@ from functools import lru_cache, reduce
 from ..syntax import OPERATORS, dotted, last_name
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
-from ._expressions import truth
+from ._expressions import condition, truth
 from ._index import FunctionNode, calls, globals_of, home_of, method_of, mode_of, unparsed
 from ._inlining import defaults_of, inline
 from ._operations import operation
@@ -18,7 +18,6 @@ from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
 _ENDS = ("exit", "quit", "sys.exit", "os._exit")  # functions that don't return
-_OPPOSITE = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq()}
 _Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -112,11 +111,6 @@ def _delete(run: FileRun, node: ast.Delete, state: FlowState) -> None:
                 bind(run, held, sequence(()), state)  # `del policy.saved_log_probs[:]`
 
 
-@follows(ast.Raise)
-def _raise(run: FileRun, node: ast.Raise, state: FlowState) -> None:
-    state.dead = True
-
-
 @follows(ast.FunctionDef)
 def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
     state.names[node.name] = Value("function", grad=Grad.NO, data=node)
@@ -143,12 +137,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     run.evaluate(node.test, state)
     if (known := truth(run, node.test, state)) is not None:
         return run.execute(node.body if known else node.orelse, state)
-    test, negated = node.test, False
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, negated = test.operand, not negated
-    if isinstance(test, ast.Compare) and type(test.ops[-1]) in _OPPOSITE and len(test.ops) == 1:
-        test, negated = ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]], test.comparators), not negated
-    text = unparsed(test)
+    text, negated = condition(node.test)
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
@@ -165,7 +154,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
         return merged
     names = _bound_apart(left.names, right.names)
     _leave_behind(run, merged, left, right, names, (text, not negated))
-    if not calls(test):
+    if not calls(node.test):
         attributes = _bound_apart(left.attributes, right.attributes)
         for end, holds in ((left, not negated), (right, negated)):
             pairs = [(name, merged.names[name], end.names[name]) for name in names]
@@ -344,7 +333,7 @@ def _freeze(run: FileRun, node: _Loop, over: Value) -> None:
             run.thawed |= over.owners
 
 
-@follows(ast.Break, ast.Continue)
-def _leave_loop(run: FileRun, node: ast.Break | ast.Continue, state: FlowState) -> FlowState:
-    (run.breaks if isinstance(node, ast.Break) else run.continues).append(state)
+@follows(ast.Break, ast.Continue, ast.Raise)
+def _leave(run: FileRun, node: ast.Break | ast.Continue | ast.Raise, state: FlowState) -> FlowState:
+    {ast.Break: run.breaks, ast.Continue: run.continues}.get(type(node), []).append(state)
     return state.but(dead=True)

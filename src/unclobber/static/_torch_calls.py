@@ -57,8 +57,7 @@ def optimizer(call: FollowedCall, *, is_unseen: bool) -> Value:
 
 @transfers("torch", "set_grad_enabled")
 def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    mode = mode_of(call.node)
-    if mode is not None and isinstance(run.statement, ast.Expr):
+    if isinstance(run.statement, ast.Expr) and (mode := mode_of(call.node)) is not None:
         state.mode = mode
     return PLAIN
 

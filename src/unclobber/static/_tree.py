@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
 from typing import NamedTuple
 
 from ..syntax import NotParsedError, SourcePart, parse
@@ -130,7 +129,8 @@ class SourceTree:
 
     def files_of(self, frame: PastedFrame) -> list[FileSites]:
         """Return the files whose paths end most like a frame's, else those that have its line."""
-        ends = {path: _common_end(path, frame.path) for path in self.files}
+        parts, share = re.split(r"[/\\]", frame.path)[::-1], os.path.commonprefix
+        ends = {path: len(share([path.split(os.sep)[::-1], parts])) for path in self.files}
         most = max(ends.values(), default=0)
         installed = frame.path.rpartition("-packages/")[2]  # a package of the tree may be installed
         if frame.is_library and not 1 < installed.count("/") + 1 <= most:
@@ -138,12 +138,6 @@ class SourceTree:
         if most == 0 and len(frame.source) > 11:  # the file has another name here
             return [file for file in self.files.values() if frame.source in map(str.strip, file.lines)]
         return [self.files[path] for path, end in ends.items() if end == most > 0]
-
-
-def _common_end(path: str, other: str) -> int:
-    """Return the number of last parts that two paths share."""
-    pairs = zip(reversed(path.split(os.sep)), reversed(re.split(r"[/\\]", other)), strict=False)
-    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
 
 def _located(file: FileSites, frame: PastedFrame) -> FramePlace | None:

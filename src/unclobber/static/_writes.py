@@ -355,7 +355,7 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
     maybe = run.maybe_uses(value)
     for use in sorted(only_graph(value) | maybe, key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
-            apart = any((text, not holds) in use.guards for text, holds in step.guards)
+            apart = any((text, not holds) in use.guards for text, holds in step.guards | state.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
                 hidden = (use in maybe) + (not step.guards <= state.guards) + max(0, use.quiet - state.quiet)
                 # What isn't followed may have used other parts than the stepped ones (`train.py` of h3lio5).

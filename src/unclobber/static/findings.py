@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from textwrap import dedent
 from typing import NamedTuple
 
 from ..model import CODES, Extent, Finding, Fix, Frame, Need, Save, Site, Write
@@ -99,17 +100,15 @@ def _words(suspicion: Suspicion, source: SourceTexts) -> dict[str, str]:
     name, operand = _name(suspicion), suspicion.operand
     # What another file's function saved has no expression here.
     given = "its input" if operand is None or operand.inner else f"`{operand.part.text(source.lines)}`"
+    forms = torch_table().overloads(suspicion.how[:-1]) if suspicion.how.endswith("_") else ()
+    is_reshaped = any(form.view for form in forms)  # as by `unsqueeze_`, which writes no element
     return {
         "name": f"`{name}`" if name else "a tensor",
         "operation": f"`{suspicion.operation.strip('_') or 'an operation'}`",
         "kept": "its result" if suspicion.role == "result" else given if len(given) < 40 else "its input",
         "how": f"`{suspicion.how}`" if suspicion.how else "this",
-        "done": "changed in shape" if _reshapes(suspicion.how) else "overwritten",
+        "done": "changed in shape" if is_reshaped else "overwritten",
     }
-
-
-def _reshapes(how: str) -> bool:  # as `unsqueeze_`, which writes no element
-    return how.endswith("_") and any(form.view for form in torch_table().overloads(how[:-1]))
 
 
 def _name(suspicion: Suspicion) -> str:
@@ -174,7 +173,7 @@ class SourceTexts(NamedTuple):
             function=span.function, source=span.part.text(self.lines),
             statement_line=statement_line,
             statement_end_line=statement_line + span.statement_end_line - span.statement_line,
-            statement=_dedented(statement), below=below,
+            statement=dedent(statement).rstrip(), below=below,
         )  # fmt: skip
 
     def extent(self, span: SourceSpan) -> Extent:
@@ -183,8 +182,3 @@ class SourceTexts(NamedTuple):
         line, column, end_line, end_column = span.part.extent(self.lines) or counted
         before = span.statement_line - self.place(span.statement_line)[1]
         return line - before, column, end_line - before, end_column
-
-
-def _dedented(statement: str) -> str:
-    indent = len(statement) - len(statement.lstrip())
-    return re.sub(rf"(?m)^[ \t]{{{indent}}}", "", statement).rstrip()
