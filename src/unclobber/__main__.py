@@ -1,8 +1,13 @@
 """``python -m unclobber`` is ``unclobber``."""
 
+import os
 import sys
 
-from .cli import main
+if not getattr(sys.flags, "safe_path", False):
+    # Else a file of the current folder, its `copy.py`, would be run in place of one that is imported here.
+    sys.path[0] = os.path.dirname(sys.executable)
+
+from .cli import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -181,3 +181,14 @@ def test_check_imports_no_torch_for_a_finding_of_any_code(tmp_path):
         capture_output=True, text=True, timeout=200, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == [sorted(wanted), False]
+
+
+def test_check_runs_no_file_of_the_folder(tmp_path):
+    """Not even one that has the name of a module which `check` imports: Python looks here first for it."""
+    (tmp_path / "script.py").write_text(WRONG)
+    for name in ("copy", "fractions", "click", "torch"):
+        (tmp_path / f"{name}.py").write_text("print('this ran')\nraise SystemExit(9)\n")
+    command = [sys.executable, "-m", "unclobber", "check", "--no-cache", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "UC101" in done.stdout
