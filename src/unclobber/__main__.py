@@ -7,7 +7,7 @@ if not getattr(sys.flags, "safe_path", False):
     # Else a file of the current folder, its `copy.py`, would be run in place of one that is imported here.
     sys.path[0] = os.path.dirname(sys.executable)
 
-from .cli import main  # noqa: E402
+from .cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -317,6 +317,24 @@ def test_a_cell_that_is_no_python(here, capsys):
     assert err.endswith("  y = (2\n      ^\n")
 
 
+def test_the_cells_beside_one_that_is_no_python(here, capsys):
+    """In a folder the wrong cell is a note, and the others are checked."""
+    notebook(here / "train.ipynb", CELLS[0], "y = (2", *CELLS[2:], "z = (")
+    code, out, _ = checked(capsys, ".")
+    words = " ".join(out.split())
+    assert code == 1
+    assert "SUMMARY: UC101 saved-overwritten train.ipynb:cell[4]:3 overwrites" in words
+    assert "train.ipynb is no Python that this interpreter reads: cell[2], line 1: '(' was never" in words
+
+
+def test_commands_without_a_mark(here, capsys):
+    """IPython takes ``cd data`` for a command, and its next line, too, if a command ends in a backslash."""
+    notebook(here / "train.ipynb", f"!pip install a \\\n    b\ncd data\n{CELLS[0]}", *CELLS[1:])
+    code, out, err = checked(capsys, "train.ipynb")
+    assert (code, err) == (1, "")
+    assert "train.ipynb:cell[4]:3 overwrites" in out
+
+
 def test_a_notebook_without_code(here, capsys):
     notebook(here / "train.ipynb")
     assert checked(capsys, "train.ipynb")[:2] == (0, "no findings in 1 file (0 lines)\n")

@@ -108,6 +108,7 @@ def _bool(run: FileRun, node: ast.BoolOp, state: FlowState) -> Value:
 
 @follows(ast.IfExp)
 def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
+    """Return the value of the branch that is taken, else what both may give, each under its condition."""
     holds = truth(run, node.test, state)
     run.evaluate(node.test, state)
     if holds is not None:

@@ -102,7 +102,6 @@ def _expression(run: FileRun, node: ast.Expr | ast.Assert, state: FlowState) -> 
 
 @follows(ast.Delete)
 def _delete(run: FileRun, node: ast.Delete, state: FlowState) -> None:
-    """Forget a name, or the items of a list that is emptied."""
     for target in node.targets:
         match target:
             case ast.Name(id=name):

@@ -89,26 +89,26 @@ def check_file(
     except (RecursionError, MemoryError, NotParsedError):
         return CheckedFile(path, lines, problem="is nested too deeply to be followed")
     except (OSError, SyntaxError, ValueError) as error:
-        return _unread(path, lines, error, parts)
+        return _unread(path, lines, error, parts, all_rules)
     commented = tuple(part.path for part in parts if "unclobber:" in part.text)
     return CheckedFile(path, lines, tuple(findings_here), commented=commented, read=read)
 
 
-def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]) -> CheckedFile:
-    """Return the result of a file that can't be checked; of a notebook, it names the first wrong cell."""
-    where = ""
+def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart], every: bool) -> CheckedFile:
+    """Return the result of a file that can't be checked, or of a notebook, all but the wrong cells."""
+    where, read = "", list[SourcePart]()
     for part in (part for part in parts if part.path != path):
         try:
             parse(part.python)
+            read.append(part)
         except SyntaxError as wrong:
-            where, error = part.path[len(path) + 1 :] + ", ", wrong
-            break
+            where, error = (where, error) if where else (part.path[len(path) + 1 :] + ", ", wrong)
     problem = "is no Python that this interpreter reads" if parts else "can't be read"
     problem = f"{problem}: {where}{_reason(error)}"
     if not isinstance(error, SyntaxError):
         return CheckedFile(path, lines, problem=problem)
     error.filename = f"{path}:{where[:-2]}" if where else path
-    return CheckedFile(path, lines, problem=problem, error=error)
+    return CheckedFile(path, lines, tuple(_check(read, path, every)[0]), problem=problem, error=error)
 
 
 def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding]:

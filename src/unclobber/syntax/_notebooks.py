@@ -17,6 +17,8 @@ from typing import NamedTuple
 _CELL = re.compile(r"(.*\.ipynb):cell\[(\d+)\]$", re.DOTALL)
 _IPYTHON = re.compile(r"(?P<indent>\s*)(?P<target>[\w.,\[\] ]+=\s*)?(?:[%!?]|[\w.]+\?{1,2}\s*$)")
 """The beginning of a line for IPython: a magic, a shell command, help, or an assignment of a result."""
+_AUTOMAGIC = re.compile(r"(cd|conda|cp|git|ls|mkdir|mv|pip|pip3|pwd|rm|wget)( +[^\s=(.,+*/-][^=(]*| -\S.*)?$")
+"""A line that IPython takes for a command without a mark, if it is no Python."""
 _PYTHON_MAGICS = frozenset({"capture", "memit", "prun", "time", "timeit", "unclobber", "unclobber_memory"})
 """Cell magics whose cell is Python that runs in the notebook."""
 
@@ -86,6 +88,8 @@ def _python(text: str) -> str:
     Example:
         >>> _python("%matplotlib inline\\nif x:\\n    files = !ls\\nx?")
         'pass\\nif x:\\n    files = None\\npass'
+        >>> _python("!pip install a \\\\\\n    b\\ncd demo")
+        'pass\\n\\npass'
         >>> _python("%%bash\\nls"), _python("%%time\\ny = 1")
         ('\\n', '\\ny = 1')
     """
@@ -100,12 +104,17 @@ def _python(text: str) -> str:
         # Python as it stands, because `% b` may continue an expression of the line above.
         ast.parse("\n".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        lines = [_without_ipython(line) for line in lines]
+        # A command whose line ends in a backslash goes on in the next one.
+        goes_on = False
+        for at, line in enumerate(lines):
+            python = "" if goes_on else _without_ipython(line)
+            goes_on = python != line and line.rstrip().endswith("\\")
+            lines[at] = python
     return "\n".join(lines)
 
 
 def _without_ipython(line: str) -> str:
     match = _IPYTHON.match(line)
     if match is None:
-        return line
+        return "pass" if _AUTOMAGIC.match(line) else line
     return f"{match['indent']}{match['target']}None" if match["target"] else f"{match['indent']}pass"
