@@ -167,7 +167,7 @@ class CheckRule(Enum):
     )
     OPERAND = RuleFacts(
         "UC102", "{name} is rewritten by the right side of this operation before the operation reads it",
-        "write out of place on the right side", saved="read here, after that", write="rewritten here",
+        "write out of place on the right side (no inplace=True)", "read here, after that", "rewritten here",
         variant="aliased", needs_graph=True, is_silent=True,
     )
     # fmt: on
