@@ -48,8 +48,7 @@ class Evidence:
     code, which reads it again although no operation saved it, or selective checkpointing's cache."""
     read: Site | None = None  # the line of the recomputation that reads the tensor
     line_range: str | None = None
-    """The lines between which the content changed without an observed write, as one sentence; None if it
-    didn't."""
+    """The lines between which the content changed without an observed write, as a sentence; else None."""
     written: Write | None = None
     """The one statement that can have made that change; None if there are several."""
     past_torch: str | None = None
@@ -113,8 +112,7 @@ class RefusalEvidence:
     carries_gradient: bool = False
     """Whether the leaf is no ``nn.Parameter``, and the statement reads what a gradient is to flow to."""
     expanded: bool = False
-    """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
-    as well."""
+    """Whether elements of the target share memory, so that ``no_grad`` doesn't help."""
     batched: str | None = None  # UC209: the user's expression for a tensor of the line that has a batch
     in_no_grad: str | None = None
     """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
@@ -133,8 +131,7 @@ class FreedEvidence:
     program's: another such checkpoint ran the other one, or that call itself was it."""
     same_root: bool = False  # whether both backwards began at the same tensor
     joined: Save | None = None
-    """The last operation of the new graph on the way to the freed one; None if both began at the same
-    tensor."""
+    """The last operation of the new graph on the way to the freed one; None if both begin at a tensor."""
     hidden_state: tuple[str, ...] = ()
     """The variables or attributes through which that operation still references an earlier run's result."""
     attribute: str | None = None
@@ -142,8 +139,7 @@ class FreedEvidence:
     attribute_is_freed: bool = False  # whether its tensor is the old graph's result itself, not this run's
     in_place: bool = False  # whether the attribute, or all of the hidden state, are buffers written in place
     detached: str | None = None
-    """The statement that sets the attribute, or the hidden state, with a ``.detach()``: ``self.state =
-    h.detach()``."""
+    """The statement that sets the attribute or hidden state detached: ``self.state = h.detach()``."""
     cut: Frame | None = None
     """The place of that statement: the line that sets the attribute, else the last line of the statement with
     the failed backward, after which the state must be detached."""

@@ -297,12 +297,16 @@ class _Refused:
         return False
 
     def _is_lost(self, target: ast.expr, statement: ast.stmt, source: ParsedSource) -> bool:
-        """Return whether a new tensor by this name would be lost: the name is another function's, or a loop
-        is about to give it its next value."""
+        """Return whether a new tensor by this name would be lost: the name is another function's, a loop is
+        about to give it its next value, or it is an argument and the call's value is dropped."""
         if not isinstance(target, ast.Name):
             return False
         code = self.frames[0].f_code
         is_own = code.co_name == "<module>" or target.id in (*code.co_varnames, *code.co_cellvars)
+        called = [each.at.located() for each in self.live_frames[(self.depth or 0) + 1 :][:1]]
+        is_dropped = any(at is not None and isinstance(at.statement, ast.Expr) for at in called)
+        if is_dropped and target.id in code.co_varnames[: code.co_argcount]:
+            return True  # `x.mul_(2)` in `scale_(h)`: written_argument_of_a_helper.py in tests/programs/UC203
         # `b.neg_()` of a global, and `c += 1` in `for c in …`: written_global_of_a_function.py,
         # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
         return not is_own or any(

@@ -41,4 +41,4 @@ class Living:
 def _own_bytes(holder: Any) -> int:
     own = vars(holder)
     tensors = [*own.get("_parameters", {}).values(), *own.get("_buffers", {}).values()]
-    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
+    return sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor) and t.layout is torch.strided)

@@ -21,10 +21,10 @@ _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
 )
 _NUMBERS = re.compile(
     r"\[?(?P<dtype>torch\.[\w.]*Tensor)?\s*\[(?P<shape>[\d,\s]*)\]\]?,?\s*"
-    r"(?:which is output (?P<output>\d+) of (?P<node>\w+),?\s*)?is at version\s+(?P<version>\d+)[;,]?\s*"
+    r"(?:which is output (?P<output>\d+) of (?P<node>[\w:]+),?\s*)?is at version\s+(?P<version>\d+)[;,]?\s*"
     r"expected version\s+(?P<expected>\d+)"
 )
-_OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>\w+)", re.I)
+_OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>[\w:]+)", re.I)
 _DETECTED = re.compile(r"Errordetectedin(\w+?Backward)")  # without blanks: terminals wrap words, too
 _FORWARD = re.compile(r"Traceback of forward\s+call")
 _END_OF_FORWARD = re.compile(r"Traceback \(most recent call last\)|Triggered internally|print_stack")
@@ -123,7 +123,7 @@ def read_pasted(text: str) -> Pasted:
 
 
 def _operation(node: str) -> str:
-    return re.sub(r"(Backward)+\d*$", "", node)  # `Addmm` for `AddmmBackward0`
+    return re.sub(r"^.*::|(Backward)+\d*$", "", node)  # `Addmm` for `AddmmBackward0`
 
 
 def _frames(text: str) -> tuple[PastedFrame, ...]:
