@@ -107,7 +107,7 @@ def _decode(digits: str) -> Job:
 
 
 def _run(job: Job, digits: str, no_new_threads: bool) -> str:
-    """Run a job in a child, and return how it ended: ``done``, ``timeout`` or ``died <code>``."""
+    """Run a job in a child, and return how it ended: ``done``, ``timeout`` or ``with exit code <code>``."""
     if not (no_new_threads and _may_fork()):
         again = [sys.executable, "-m", "unclobber.repair._driver", digits]
         fresh = subprocess.Popen(again, pass_fds=[at for at in [job.at.input] if at >= 0])
@@ -145,7 +145,7 @@ def _outcome(child: int, job: Job) -> str:
         if done:
             _kill_group(child)  # workers that it left behind
             code = os.waitstatus_to_exitcode(status)
-            return "done" if code == 0 else f"died {code}"
+            return "done" if code == 0 else f"with exit code {code}"
         if not gone_on and os.path.exists(f"{job.at.answer_to}.so-far"):
             gone_on, end = True, min(end, began + job.at.seconds_to_end)
         if time.monotonic() > end:

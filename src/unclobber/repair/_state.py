@@ -107,9 +107,8 @@ class Walk:
         """Fill the row of a tensor: a copy of its values, and the gradient of a leaf."""
         # a fix may replace a parameter by a tensor of the same value (tests/unit/repair/test_state.py)
         row.kind, row.records = "tensor", tensor.requires_grad
-        if tensor.is_nested or tensor.is_meta or torch.nn.parameter.is_lazy(tensor):
-            return
-        if compat.tensors.is_functorch_wrapper(tensor):
+        is_lazy = torch.nn.parameter.is_lazy(tensor)
+        if is_lazy or tensor.is_nested or tensor.is_meta or compat.tensors.is_functorch_wrapper(tensor):
             return
         self._bytes += tensor.nbytes if tensor.layout is torch.strided else 0
         if self._bytes <= _MOST_BYTES:

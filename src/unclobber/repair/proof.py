@@ -114,7 +114,7 @@ class Runner:
                 raise KeyboardInterrupt
             return Ran(Ended.DIED, error="its process ended before it began (can it import torch?)")
         if line != "done" or not os.path.exists(answer):
-            return Ran(Ended.DIED, error=f"the process ended ({line})")
+            return Ran(Ended.DIED, error=f"the process ended {line.replace('done', 'with exit code 0')}")
         with open(answer, "rb") as file:
             ran: Ran = pickle.load(file)
         if ran.reads is None:

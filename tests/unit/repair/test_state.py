@@ -72,6 +72,8 @@ def _optimizer(momentum):
         ((t for t in [torch.ones(1)]), (t for t in [torch.zeros(1)]), None),
         (_Thing(h=torch.ones(1)), _Thing(), "x.h"),
         ("a", "b", "x"),
+        (torch.eye(2).to_sparse(), (2 * torch.eye(2)).to_sparse(), "x"),
+        (nn.LazyLinear(2), nn.LazyLinear(2, bias=False), "x._parameters['bias']"),
     ],
 )  # fmt: skip
 def test_what_differs(one, other, where):
