@@ -73,7 +73,6 @@ def _optimizer(momentum):
         (_Thing(h=torch.ones(1)), _Thing(), "x.h"),
         ("a", "b", "x"),
         (torch.eye(2).to_sparse(), (2 * torch.eye(2)).to_sparse(), "x"),
-        (nn.LazyLinear(2), nn.LazyLinear(2, bias=False), "x._parameters['bias']"),
     ],
 )  # fmt: skip
 def test_what_differs(one, other, where):
@@ -99,8 +98,9 @@ def test_optimizers_are_looked_into():
         (nn.ReLU(inplace=True), nn.ReLU()),
         (_decorated(_function), _function),
         (nn.Parameter(torch.ones(1)), torch.ones(1, requires_grad=True)),
+        (nn.LazyLinear(2).weight, nn.LazyLinear(2).weight),
     ],
-    ids=["rounding", "float", "nan", "identity", "more", "inplace", "decorator", "parameter"],
+    ids=["rounding", "float", "nan", "identity", "more", "inplace", "decorator", "parameter", "lazy"],
 )
 def test_what_does_not(one, other):
     """Roundings, identities, what a fixer adds, and how a module works inside."""
