@@ -224,6 +224,24 @@ def test_the_second_backward(tmp_path, capsys):
     assert capsys.readouterr().out == "0\n1\n"
 
 
+def test_a_backward_that_is_not_reached(tmp_path, capsys):
+    """The report says that it is another moment's."""
+    script = tmp_path / "loop.py"
+    script.write_text("import torch\nw = torch.ones(3, requires_grad=True)\nw.exp().sum().backward()")
+    assert main(["memory", "--step", "9", "--try", str(script)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the program called backward 1 time only, and number 9 was asked for" in said
+
+
+def test_a_program_that_torch_refuses(tmp_path, capsys):
+    """What the recorder keeps is refused as torch would, with torch's error."""
+    script = tmp_path / "refused.py"
+    script.write_text("import torch\nh = torch.ones(2, requires_grad=True).exp()\nh *= 2\nh.sum().backward()")
+    assert main(["memory", str(script)]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "inplace operation: [torch.FloatTensor [2]] is at version 1; expected version 0 instead" in said
+
+
 def test_a_lazy_module_is_recorded(tmp_path):
     """Its weight has no shape before the first forward, so nothing may ask for one."""
     script = tmp_path / "lazy.py"

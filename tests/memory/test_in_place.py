@@ -98,6 +98,14 @@ def test_what_the_program_has(measured):
     assert "copy" in used["reason"]
 
 
+@pytest.mark.parametrize(("factor", "copies"), [("2", False), ("x.sum()", False), ("w.sum()", True)])
+def test_a_product_keeps_a_copy_only_for_the_other_ones_gradient(measured, factor, copies):
+    """What ``mul_`` overwrites is read by no gradient if the factor needs none."""
+    _, report = measured(HEAD + f"y = (x @ w).mul_({factor})\n(y @ w).sum().backward()")
+    (used,) = report["in_place"]
+    assert ("copy" in used["reason"]) is copies
+
+
 def test_an_unsafe_change_is_caught():
     """The proof can fail: a candidate that backward still needs."""
 

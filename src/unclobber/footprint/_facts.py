@@ -41,6 +41,8 @@ _PUBLIC = {
     "output": "result",
 }
 """Names of arguments in torch's derivative table, as functions that the program calls have them."""
+_LINEAR = {"input": "grad of weight = grad.T @ input", "weight": "grad of input = grad @ weight"}
+"""Why ``linear`` keeps each: the products underneath take the transposed weight and an ``alpha``."""
 _OTHER: dict[str | None, str] = {"linear": "weight", "dropout": "mask"}
 """Names of the second operand in functions that are products underneath."""
 
@@ -70,6 +72,8 @@ class Role:
 
     @property
     def reason(self) -> str:
+        if self.function == "linear" and self.why and self.what in _LINEAR:
+            return _LINEAR[self.what]
         return re.sub(r"[a-z]+\d?", lambda name: self._public(name[0]), self.why or "")
 
     def _public(self, name: str) -> str:

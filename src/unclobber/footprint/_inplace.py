@@ -102,9 +102,9 @@ class _InPlaceCalls:
         reason = "out of place, both values live during this operation only"
         rule = _rule(operation.name[:-1], operation.overload)
         if rule is not None and target.requires_grad:
-            if (in_place_row(rule) or rule).keeps("self") is not None:
+            if _keeps_self(in_place_row(rule) or rule, operation):
                 size, reason = 0, "autograd keeps a copy of the old value"
-            elif rule.keeps("self") is not None:
+            elif _keeps_self(rule, operation):
                 reason = "out of place, backward would keep the old value too"
                 later = [save for save in self._saves(target.storage) if save.tick >= operation.tick]
                 until = max(map(self._trace.end, later), default=until)
@@ -144,7 +144,7 @@ class _InPlaceCalls:
         # test_either_operand_of_a_sum).
         either = operation.name == "add" and operation.arguments[1].get("alpha", 1) == 1
         for position, operand in enumerate(operation.operands[: 2 if either else 1]):
-            keeps_old = in_place.keeps("self") is not None
+            keeps_old = _keeps_self(in_place, operation)
             if operand.storage not in taken and self._free(operation, position, keeps_old=keeps_old):
                 old = self._trace.storages[operand.storage]
                 span = (old.number, operation.tick, self._trace.end(old), old.bytes)
@@ -199,6 +199,16 @@ def _is_in_place(operation: Operation) -> bool:
         and bool(by_operation(name[:-1]))
         and name not in ("copy_", "resize_", "set_")
     )
+
+
+def _keeps_self(rule: Rule, operation: Operation) -> bool:
+    """Return whether a gradient that the operation needs here reads its first operand: ``mul`` by a number
+    needs none that does."""
+    given = zip(rule.arguments, operation.arguments[0], strict=False)
+    needed = {
+        argument.name for argument, value in given if isinstance(value, Operand) and value.requires_grad
+    }
+    return rule.keeps("self") is not None and bool(rule.readers("self", needed))
 
 
 def _own(save: PackedSave, operation: Operation) -> bool:

@@ -38,10 +38,11 @@ class EnoughError(BaseException):
 class _PackedTensor:
     """The pack hook's result, which notes the tick at which the save ends."""
 
-    __slots__ = ("__weakref__", "save", "tensor", "trace")
+    __slots__ = ("__weakref__", "save", "tensor", "trace", "version")
 
     def __init__(self, tensor: Tensor, save: PackedSave, trace: Trace) -> None:
         self.tensor = tensor
+        self.version = tensor._version
         self.save = save
         self.trace = trace
 
@@ -340,6 +341,13 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             plain: Tensor = held
             return plain
         held.save.needed = self.trace.tick
+        # torch compares the counters of what no hooks keep, and the program must fail here as it does there.
+        if (found := held.tensor._version) != held.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace "
+                f"operation: [{held.tensor.type()} {list(held.tensor.shape)}] is at version {found}; "
+                f"expected version {held.version} instead. `unclobber run` tells which line did it."
+            )
         return held.tensor
 
     # --- calls ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..model import UnclobberError
+from ..model.text import plural
 from ..torch_internals import compat
 from . import _places
 from ._analysis import analyse
@@ -136,9 +137,12 @@ def record_program(
         trace.failed = None
     else:
         trace.ended_early = _explained(failure, trace.failed, fake)
+    if failure is None and 0 < trace.backwards < step:
+        called = f"the program called backward {plural(trace.backwards, 'time')} only"
+        trace.ended_early = f"{called}, and number {step} was asked for: this is what it held at its end"
     report = analyse(trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
-    if not try_changes or failure is not None:
+    if not try_changes or trace.ended_early is not None:
         return advise.predicted(trace, report)
     attempts = Attempts(run, restore_randomness, trace, step)
     report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
