@@ -59,13 +59,13 @@ def hidden(
         if new is None:
             continue
         holders = next((held.get(_probe(site)) for site in sites(write)), None)
-        touched, bound = _change(source, statement, new, () if holders is None else holders.names)
+        touched, bound, anew = _change(source, statement, new, () if holders is None else holders.names)
         if not (touched or candidate.shared_name) or holders is None:
             continue
         measured = True
-        if holders.others:
-            others = " and ".join(holders.others)
-            return Hidden(f"{others} also held what is written, and no longer sees the write")
+        # `q` of `q, k = [part.clone() for part in …]` holds what the helper then writes to.
+        if others := [each for each in holders.others if f"{each}``".split("`")[1] not in anew]:
+            return Hidden(f"{' and '.join(others)} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
             bound = set(_bound(source.code(statement))) if candidate.drops else set(holders.names)
@@ -78,7 +78,7 @@ def hidden(
             if source.function(statement) is None:
                 never_read_again.add(name)
         for file, line, name in holders.callers:
-            if _is_read_after_call(project, file, line, name):
+            if name not in anew and _is_read_after_call(project, file, line, name):
                 return Hidden(f"`{name}` of the caller in line {line} is left without the write")
     if not measured and candidate.shared_name:
         name = candidate.shared_name  # code, or words
@@ -100,21 +100,21 @@ def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bo
     return read_later(source, statement, ast.Name(name, ast.Load()))
 
 
-def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:
-    """Return whether the text changes the statement or binds a name before it, and the bound ``names``."""
-    first, last = statement.lineno - 1, statement.end_lineno
+def _change(source: Source, at: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str], set[str]]:
+    """Return whether the text changes a statement or a name before it, what that binds, and all it binds."""
+    first, last = at.lineno - 1, at.end_lineno
     old_lines = [line.strip() for line in lines_in(source.text)]
     full = [line.rstrip() for line in lines_in(new)]
-    new_lines = [line.strip() for line in full]
-    touched, bound = False, set()
-    for tag, a, b, c, d in changes(old_lines, new_lines):
+    touched, bound, anew = False, set[str](), set[str]()
+    for tag, a, b, c, d in changes(old_lines, [line.strip() for line in full]):
+        here = set(_bound("\n".join(full[c:d])))
+        anew |= here
         if b < first or a > last:
             continue
-        here = set(_bound("\n".join(full[c:d])))
         if (a < last and b > first) or (tag == "insert" and here & set(names)):
             touched = True
             bound |= here
-    return touched, bound
+    return touched, bound, anew
 
 
 def _bound(code: str) -> Iterator[str]:

@@ -102,3 +102,13 @@ def test_what_was_not_measured(judged):
     note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", None, hides="h")
     assert note == "whoever else holds the tensor `h` no longer sees this write"
     assert judged("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, hides="h")[0] == ""
+
+
+def test_what_the_edit_binds_to_copies(judged):
+    """The helper then writes to those, so whoever has them sees the write; another holder does not."""
+    text = "def turn_(x):\n    x.mul_(2)\ndef f(net, y):\n    q, k = net(y).split(2)\n    turn_(q)\n    return q + k\n"
+    edit = ("net(y).split(2)", "[part.clone() for part in net(y).split(2)]")
+    given = {"text": text, "write": "x.mul_(2)", "hides": "net(y)"}
+    assert judged(*edit, HeldBy(("x",), ("`q` in `f`",)), **given)[0] == ""
+    note = "`z` in `f` also held what is written, and no longer sees the write"
+    assert judged(*edit, HeldBy(("x",), ("`q` in `f`", "`z` in `f`")), **given)[0] == note
