@@ -106,7 +106,8 @@ def test_what_was_not_measured(judged):
 
 def test_what_the_edit_binds_to_copies(judged):
     """The helper then writes to those, so whoever has them sees the write; another holder does not."""
-    text = "def turn_(x):\n    x.mul_(2)\ndef f(net, y):\n    q, k = net(y).split(2)\n    turn_(q)\n    return q + k\n"
+    helper = "def turn_(x):\n    x.mul_(2)\n"
+    text = f"{helper}def f(net, y):\n    q, k = net(y).split(2)\n    turn_(q)\n    return q + k\n"
     edit = ("net(y).split(2)", "[part.clone() for part in net(y).split(2)]")
     given = {"text": text, "write": "x.mul_(2)", "hides": "net(y)"}
     assert judged(*edit, HeldBy(("x",), ("`q` in `f`",)), **given)[0] == ""
