@@ -23,7 +23,10 @@ def callers(finding: Finding) -> list[str]:
     saved = None if finding.saved is None else finding.saved.site
     # Both kinds together: if one call saved and another one overwrote, both are named
     # (test_saved_in_one_overwritten_in_another).
-    events = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
+    # A write to weights is to come later, so its only call is named, too: `self.soft_update()`.
+    of_weights = finding.saved is not None and finding.saved.name is not None
+    writes = [_call(write.site, int(not of_weights or bool(write.optimizer))) for write in finding.writes]
+    events = [("saved", _call(saved)), *(("overwritten", call) for call in writes)]
     calls = list(dict.fromkeys(call for _, call in events if call is not None))
     hooks = list(dict.fromkeys(filter(None, (_hook(write.site) for write in finding.writes))))
     sites = [saved, *(fact.site for fact in (*finding.writes, finding.needed) if fact is not None)]
@@ -56,8 +59,8 @@ def _place(frame: Frame) -> str:
     return f"{where} ({words.tick(frame.source)})" if 0 < len(frame.source) <= _LONGEST else where
 
 
-def _call(site: Site | None) -> tuple[str, Frame] | None:
-    """Return the innermost function that is called in several places around a site, and its caller."""
+def _call(site: Site | None, alone: int = 1) -> tuple[str, Frame] | None:
+    """Return the innermost function called in more than ``alone`` places around a site, and its caller."""
     if site is None or site.library:
         return None
     frames = list(site.stack)
@@ -75,7 +78,7 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
         for function, home in called:
             # The only call of a function needs no line of its own
             # (test_the_only_call in tests/unit/report/test_report_callers.py).
-            if sum(_calls(path)[function] for path in {home, caller.path}) > 1:
+            if sum(_calls(path)[function] for path in {home, caller.path}) > alone:
                 return function, caller
         # The source calls the function by another name: a decorator has replaced it, so look for the
         # decorator's name (tests/unit/report/test_report_callers.py).

@@ -15,8 +15,7 @@ class RenderOptions:
     colour: bool = False  # whether to add ANSI colours
     links: bool = False  # whether to make paths links, if there is colour
     encoding: str | None = None
-    """Encoding of the stream, in which missing characters are shown as escapes; None if it has every
-    character."""
+    """Encoding of the stream, whose missing characters are shown as escapes; None if it has every one."""
 
 
 def options_for(stream: TextIO | None) -> RenderOptions:

@@ -1,5 +1,4 @@
-"""The explanation of a finding as text, in the manner of rustc: places first, then the reason, then
-the fix."""
+"""The explanation of a finding as text, in the manner of rustc: places first, then reason and fix."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ from .story import made_at, marks, offending, offending_write, place
 
 _MOST_STORIES = 5
 _MOST_CHECKED = 40
-"""Most findings of a check that are shown in full. If there are more, the first ones are, and a table lists
-the others."""
+"""Most findings of a check that are shown in full; of more the first are, and a table lists the others."""
 _FIRST_STORIES = 3
 _MOST_FIXES = 5
 _MOST_DIFF_LINES = 14

@@ -105,3 +105,12 @@ def test_a_caller_of_the_caller(said):
 
 def test_a_line_that_is_shown_anyway(said):
     assert said("scale(x, torch.ones(3))\nscale(x, table).sum().backward()") == []
+
+
+def test_the_only_call_that_writes_weights(said):
+    """It is the line that has to move, although only one place calls the function."""
+    body = (
+        "net = torch.nn.Linear(3, 3)\n@torch.no_grad()\ndef clip(module):\n    for p in module.parameters():\n"
+        "        p.clamp_(-1, 1)\nz = net(x.exp()).sum()\nclip(net)\nz.backward()\n"
+    )
+    assert said(body) == ["`clip` was called from line 7 (`clip(net)`)"]
