@@ -72,6 +72,7 @@ class Role:
 
     @property
     def reason(self) -> str:
+        # torch's table has the derivative of `addmm`, which the program never called.
         if self.function == "linear" and self.why and self.what in _LINEAR:
             return _LINEAR[self.what]
         return re.sub(r"[a-z]+\d?", lambda name: self._public(name[0]), self.why or "")

@@ -336,16 +336,17 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             return _PackedTensor(tensor.detach(), save, self.trace)
 
     def unpack(self, held: Any) -> Tensor:
+        """Return a saved tensor; RuntimeError if it was overwritten, as torch raises it."""
         if not isinstance(held, _PackedTensor):
             # `pack` returns a plain tensor once the recording has ended.
             plain: Tensor = held
             return plain
         held.save.needed = self.trace.tick
         # torch compares the counters of what no hooks keep, and the program must fail here as it does there.
-        if (found := held.tensor._version) != held.version:
+        if (now := held.tensor._version) != held.version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace "
-                f"operation: [{held.tensor.type()} {list(held.tensor.shape)}] is at version {found}; "
+                f"operation: [{held.tensor.type()} {list(held.tensor.shape)}] is at version {now}; "
                 f"expected version {held.version} instead. `unclobber run` tells which line did it."
             )
         return held.tensor

@@ -137,9 +137,10 @@ def record_program(
         trace.failed = None
     else:
         trace.ended_early = _explained(failure, trace.failed, fake)
+    # What is recorded then is of another moment than the wanted one.
     if failure is None and 0 < trace.backwards < step:
         called = f"the program called backward {plural(trace.backwards, 'time')} only"
-        trace.ended_early = f"{called}, and number {step} was asked for: this is what it held at its end"
+        trace.ended_early = f"{called}, and not {step}: this is what it held at its end"
     report = analyse(trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or trace.ended_early is not None:

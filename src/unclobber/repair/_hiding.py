@@ -59,12 +59,12 @@ def hidden(
         if new is None:
             continue
         holders = next((held.get(_probe(site)) for site in sites(write)), None)
-        touched, bound, anew = _change(source, statement, new, () if holders is None else holders.names)
+        touched, bound, rebound = _change(source, statement, new, () if holders is None else holders.names)
         if not (touched or candidate.shared_name) or holders is None:
             continue
         measured = True
         # `q` of `q, k = [part.clone() for part in …]` holds what the helper then writes to.
-        if others := [each for each in holders.others if f"{each}``".split("`")[1] not in anew]:
+        if others := [each for each in holders.others if f"{each}``".split("`")[1] not in rebound]:
             return Hidden(f"{' and '.join(others)} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
@@ -78,7 +78,7 @@ def hidden(
             if source.function(statement) is None:
                 never_read_again.add(name)
         for file, line, name in holders.callers:
-            if name not in anew and _is_read_after_call(project, file, line, name):
+            if name not in rebound and _is_read_after_call(project, file, line, name):
                 return Hidden(f"`{name}` of the caller in line {line} is left without the write")
     if not measured and candidate.shared_name:
         name = candidate.shared_name  # code, or words
@@ -105,16 +105,16 @@ def _change(source: Source, at: Any, new: str, names: tuple[str, ...]) -> tuple[
     first, last = at.lineno - 1, at.end_lineno
     old_lines = [line.strip() for line in lines_in(source.text)]
     full = [line.rstrip() for line in lines_in(new)]
-    touched, bound, anew = False, set[str](), set[str]()
+    touched, bound, rebound = False, set[str](), set[str]()
     for tag, a, b, c, d in changes(old_lines, [line.strip() for line in full]):
         here = set(_bound("\n".join(full[c:d])))
-        anew |= here
+        rebound |= here
         if b < first or a > last:
             continue
         if (a < last and b > first) or (tag == "insert" and here & set(names)):
             touched = True
             bound |= here
-    return touched, bound, anew
+    return touched, bound, rebound
 
 
 def _bound(code: str) -> Iterator[str]:

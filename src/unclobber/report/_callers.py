@@ -15,14 +15,14 @@ from ._sources import read_lines
 
 _HIGHEST = 4  # limit of examined callers above the line
 _LONGEST = 50
+_DECORATED = "decorate_context"  # torch's own, around a function with `@torch.no_grad()`
 
 
 def callers(finding: Finding) -> list[str]:
     """Return ``` `renorm` was called from model.py:14 (`u = renorm(x)`) ``` for each site whose line alone
     doesn't identify the call."""
     saved = None if finding.saved is None else finding.saved.site
-    # Both kinds together: if one call saved and another one overwrote, both are named
-    # (test_saved_in_one_overwritten_in_another).
+    # If one call saved and another one overwrote, both are named (test_saved_in_one_overwritten_in_another).
     # A write to weights is to come later, so its only call is named, too: `self.soft_update()`.
     of_weights = finding.saved is not None and finding.saved.name is not None
     writes = [_call(write.site, int(not of_weights or bool(write.optimizer))) for write in finding.writes]
@@ -63,7 +63,7 @@ def _call(site: Site | None, alone: int = 1) -> tuple[str, Frame] | None:
     """Return the innermost function called in more than ``alone`` places around a site, and its caller."""
     if site is None or site.library:
         return None
-    frames = list(site.stack)
+    frames = [frame for frame in site.stack if not frame.function.endswith(_DECORATED)]
     # A stack may begin in a library that the site's line called.
     while frames and (frames[0].path, frames[0].function) != (site.path, site.function):
         del frames[0]
