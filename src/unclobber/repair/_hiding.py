@@ -101,19 +101,19 @@ def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bo
 
 
 def _change(source: Source, at: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str], set[str]]:
-    """Return whether the text changes a statement or a name before it, what that binds, and all it binds."""
-    first, last = at.lineno - 1, at.end_lineno
+    """Return whether the text changes a statement or a name before it, what that binds, and all elsewhere."""
+    first, last, scope = at.lineno - 1, at.end_lineno, source.function(at)
     old_lines = [line.strip() for line in lines_in(source.text)]
     full = [line.rstrip() for line in lines_in(new)]
     touched, bound, rebound = False, set[str](), set[str]()
     for tag, a, b, c, d in changes(old_lines, [line.strip() for line in full]):
         here = set(_bound("\n".join(full[c:d])))
-        rebound |= here
+        if scope is not None and (b < scope.lineno or a >= (scope.end_lineno or 0)):
+            rebound |= here
         if b < first or a > last:
             continue
         if (a < last and b > first) or (tag == "insert" and here & set(names)):
-            touched = True
-            bound |= here
+            touched, bound = True, bound | here
     return touched, bound, rebound
 
 

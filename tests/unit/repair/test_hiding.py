@@ -113,3 +113,11 @@ def test_what_the_edit_binds_to_copies(judged):
     assert judged(*edit, HeldBy(("x",), ("`q` in `f`",)), **given)[0] == ""
     note = "`z` in `f` also held what is written, and no longer sees the write"
     assert judged(*edit, HeldBy(("x",), ("`q` in `f`", "`z` in `f`")), **given)[0] == note
+
+
+def test_a_callers_variable_of_the_same_name(judged, tmp_path):
+    """It keeps the old tensor if the helper binds its own."""
+    text = "def f(x):\n    x.mul_(2)\ndef g(x):\n    f(x)\n    return x\n"
+    held = HeldBy(("x",), callers=((str(tmp_path / "program.py"), 4, "x"),))
+    note, _ = judged("x.mul_(2)", "x = x.mul(2)", held, text=text, write="x.mul_(2)", hides="x")
+    assert note == "`x` of the caller in line 4 is left without the write"
