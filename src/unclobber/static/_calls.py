@@ -230,9 +230,9 @@ def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a list of one tuple: the elements of each argument, or a number and the first one's."""
     values = call.values[:1] if call.name == "enumerate" else call.values
-    names = call.first.items  # `dict(zip(names, losses))` of pix2pixHD
-    if names and call.name == "zip" and all(isinstance(name.data, Constant) for name in names):
-        pairs = zip(*(value.items for value in values), strict=False)
+    names, counts = call.first.items, {len(value.items) for value in values}
+    if names and len(counts) == 1 < len(values) and all(isinstance(name.data, Constant) for name in names):
+        pairs = zip(*(value.items for value in values), strict=True)  # as in pix2pixHD's `loss_dict`
         return sequence(tuple(sequence(pair, "tuple") for pair in pairs), "list")
     each = tuple(elements(run, value, state) for value in values)
     if call.name == "enumerate":
