@@ -26,9 +26,9 @@ def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
     best = next(filter(is_end, candidates(finding, project, sure)), None)
     yield from [best] if best else []
-    elements = (each for each in FIXERS["rebind-element"](finding, project) if not each.guess)
-    whole = FIXERS["out-of-place"](finding, project) if best else ()
-    for form in filter(is_end, (*whole, *elements)[:new]):
+    names = ("out-of-place", "scatter", "rebind-element") if best else ("rebind-element",)
+    forms = (form for name in names for form in FIXERS[name](finding, project))
+    for form in filter(is_end, [f for f in forms if not f.guess or f.fixer == "out-of-place"][:new]):
         doubt = " if they have its shape and dtype" * form.guess
         doubt += " unless other code holds the old one" * bool(form.shared_name)
         yield from [replace(form, title=f"{'or ' if best else ''}{form.title}{doubt}")] if doubt else []

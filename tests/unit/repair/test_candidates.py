@@ -277,6 +277,20 @@ def test_installed_code_is_left_alone(tmp_path):
     assert with_candidates(report, str(tmp_path / "other.py")) == report
 
 
+def test_the_edit_at_a_write_to_a_part(tmp_path):
+    """Another line has saved the memory, too, so only a new tensor at the write ends both findings."""
+    path = tmp_path / "script.py"
+    body = "def couple(z):\n    gate = z[:1] * w[:1]\n    z[1:] = z[1:] * gate.exp()\n    return z\n"
+    found = reported(path, f"{HEAD}{body}couple(w * 1).sum().backward()\n")
+    first, second, *_ = with_candidates(found, str(path)).findings[0].fixes
+    assert ".clone()" in first.code
+    assert second.code == "z = z.slice_scatter(z[1:] * gate.exp(), 0, 1)"
+    assert second.title.startswith(
+        "or build the new `z` with `slice_scatter` unless other code holds the old one"
+    )
+    _runs_rightly(path, second)
+
+
 @pytest.mark.parametrize(
     ("made", "code"),
     [("{'a': w * 1}", "held[key] = held[key] + 1"), ("torch.stack([w, w])", None), ("load(w)", None)],
