@@ -245,6 +245,9 @@ HELPED = [
            {Help.WEIGHT_LATER: "clip(net)\n => ;; score.sum().backward() => score.sum().backward()\nclip(net)"}),
     Helped("a weight that is clipped, and the forward again", NET + CLIPPED,
            {Help.WEIGHT_LATER: "clip(net)\n => clip(net)\nscore = net(x)\n"}),
+    Helped("a buffer that is no weight", W + "net = nn.Module()\nnet.register_buffer('queue', torch.ones(4, 4))\n"
+           "y = torch.einsum('c,ck->k', w, net.queue)\nnet.queue[:, 0] = 2\ny.sum().backward()\n",
+           {Help.COPY_OPERAND: "w, net.queue) => w, net.queue.clone())"}),
     Helped("a state that is carried over", "cell = nn.RNNCell(2, 4)\nopt = torch.optim.SGD(cell.parameters(), 0.1)\n"
            "h = torch.zeros(1, 4)\nfor x in torch.linspace(-1, 1, 6).view(3, 1, 2):\n    h = cell(x, h)\n"
            "    h.sum().backward(retain_graph=True)\n    opt.step()\n",

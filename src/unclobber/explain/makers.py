@@ -39,8 +39,7 @@ def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return how the expression makes a leaf that requires grad, or a torch module with parameters. None for
-    others."""
+    """Return how the expression makes a leaf that requires grad, or a module with parameters; else None."""
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":

@@ -56,8 +56,7 @@ def kind_of(error: BaseException) -> Kind | None:
 
 
 def _is_about_batch(text: str, live_frames: list[LiveFrame]) -> bool:
-    """Return whether ``vmap`` ran, and what was written has no batch: some of the sentences are about any
-    shapes."""
+    """Return whether ``vmap`` ran, and what was written has no batch; some sentences are about any shapes."""
     if "vmapped over" in text:
         return True
     if not any(_runs_transform(live_frame.code) for live_frame in live_frames):

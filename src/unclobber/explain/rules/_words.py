@@ -47,9 +47,11 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     if save.role == "result":  # a copy that something else reads would leave it overwritten
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
-    if save.name and save.site and save.site.below:  # torch's own module reads it, and can't be given a copy
-        return Help.WEIGHT_LATER.fix(name=save.name)
     name, at = save.expression or memory_of(writes), save.site
+    below = " ".join(frame.function for frame in at.below) if at else ""
+    # A module of torch's reads its own weight, and can't be given a copy of it.
+    if ".forward" in below and re.search(r"\.(weight|bias)\w*$", save.name or ""):
+        return Help.WEIGHT_LATER.fix(name=save.name)
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
     return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
