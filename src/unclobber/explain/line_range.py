@@ -18,7 +18,7 @@ _REACHES_MEMORY = re.compile(
 """Words that lines which write past torch usually contain."""
 
 
-_LATER = "changed later; no write was seen"
+_LATER = "changed later; no write was seen (a run with `--fingerprint` narrows down its line)"
 _CHANGED = "its content changed {when}; no write was seen"
 
 
