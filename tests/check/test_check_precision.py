@@ -645,3 +645,63 @@ def test_a_gradient_is_no_loss(given, count):
         made.backward({given}.mean(), retain_graph=True)
     """)
     assert [code for code, *_ in found] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("key", "expected"), [("('disp', 0)", 0), ("f'disp{0}'", 0), ("0, 0", 1)])
+def test_a_key_with_a_text_is_a_dictionarys(key, expected):
+    """``outputs[("disp", scale)] = …`` of monodepth2 and its copies writes to no tensor."""
+    body = f"""
+    net = nn.Linear(3, 3)
+    def step(x, y):
+        outputs = net(x).exp()
+        outputs[{key}] = y
+        outputs.sum().backward()
+    """
+    assert len(found_in(body)) == expected
+
+
+def test_a_graph_that_is_kept_by_the_old_name():
+    """``retain_variables`` became ``retain_graph``."""
+    body = """
+    net = nn.Linear(3, 3)
+    loss = net(torch.ones(3)).exp().sum()
+    loss.backward({kept})
+    loss.backward()
+    """
+    assert found_in(body.format(kept="retain_variables=True")) == []
+    assert len(found_in(body.format(kept=""))) == 1
+
+
+def test_a_function_that_turns_gradients_on_within():
+    """Then they are off outside of that block, where an attack's start value is set."""
+    body = """
+    class Attack:
+        def perturb(self, net, x):
+            delta = nn.Parameter(torch.zeros_like(x))
+            delta.uniform_(-1, 1)
+            for _ in range(3):
+                {block}
+                    loss = net(x + delta).sum()
+    """
+    assert found_in(body.format(block="with torch.enable_grad():")) == []
+    assert len(found_in(body.format(block="if x.sum() > 0:"))) == 1
+
+
+def test_a_function_of_the_old_style():
+    """torch refuses one whose ``forward`` is no static method, before it writes anything."""
+    body = """
+    class Mask(torch.autograd.Function):
+        {decorator}
+        def forward({first}, x, alpha):
+            alpha.clamp_(0)
+            return x * alpha
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.alpha = nn.Parameter(torch.ones(3))
+        def forward(self, x):
+            return Mask(){apply}(x, self.alpha)
+    """
+    assert found_in(body.format(decorator="", first="self", apply="")) == []
+    new = body.format(decorator="@staticmethod", first="ctx", apply=".apply")
+    assert [code for code, *_ in found_in(new)] == ["UC103"]

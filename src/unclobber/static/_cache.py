@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from ..model import PACKAGE, VERSION, write_cached
+from ..model import PACKAGE, VERSION, or_default, write_cached
 
 
 class CleanFile(NamedTuple):
@@ -40,7 +40,8 @@ class CheckCache:
         """Read the entries that an earlier check with the same rules and the same unclobber has left."""
         self._folder = folder
         self._path = os.path.join(folder, "check-all.json" if all_rules else "check.json")
-        self._name = cache(partial(_relative, folder))  # many files import the same
+        # By relative paths, so that the whole project may be moved; many files import the same.
+        self._name = cache(lambda path: or_default(partial(os.path.relpath, path, folder), path))
         self._digest_at: Callable[[str], str] = cache(lambda name: _digest(os.path.join(folder, name)))
         self._known = self._read()
         self._digests: dict[str, str] = {}
@@ -88,13 +89,6 @@ class CheckCache:
         except (OSError, ValueError, RecursionError):
             pass
         return {}
-
-
-def _relative(folder: str, path: str) -> str:  # so that the whole project may be moved
-    try:
-        return os.path.relpath(path, folder)
-    except ValueError:  # on another drive
-        return path
 
 
 def _digest(path: str, *, is_named: bool = False) -> str:

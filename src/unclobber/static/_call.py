@@ -45,7 +45,8 @@ class FollowedCall(NamedTuple):
     @property
     def retains_graph(self) -> bool:
         # `retain_graph` or `create_graph` is given, neither as False nor as None.
-        given = [self.keywords[name] for name in ("retain_graph", "create_graph") if name in self.keywords]
+        # `retain_graph` was called `retain_variables` once.
+        given = [value for name, value in self.keywords.items() if name.startswith(("retain_", "create_"))]
         return any(value.data not in (Constant(False), Constant(None)) for value in given)
 
 

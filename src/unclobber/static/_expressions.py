@@ -13,7 +13,7 @@ from ._binding import bind, elements
 from ._call import call_of, transferred
 from ._calls import call_value
 from ._engine import FileRun, follows
-from ._index import unparsed
+from ._index import is_text, unparsed
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
@@ -249,7 +249,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
         return PLAIN
     if not base.may_be_tensor:
         return Value(places=run.new_place())
-    if isinstance(index, ast.Constant) and isinstance(index.value, str):
+    if is_text(index):
         return Value(places=run.part_of(base.places), may=base.may, uses=base.uses)
     tensors = [v for v in values if v.may_be_tensor and (state.is_sure(v) or v.integer)]
     if isinstance(index, ast.Compare) or tensors or any(value.kind == "sequence" for value in values):

@@ -269,8 +269,9 @@ def is_unread(function: FunctionNode) -> bool:
     return is_open or bool(_inside(function, ast.Yield, ast.YieldFrom))
 
 
-def is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+def is_text(node: ast.expr) -> bool:  # or a dictionary's key with one: `outputs["disp", 0]` of monodepth2
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(p, ast.JoinedStr) or isinstance(getattr(p, "value", 0), str) for p in parts)
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

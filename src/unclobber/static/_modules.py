@@ -82,7 +82,8 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
     # What has a `forward` and no `__call__` gets that from a base which isn't read: mmcv's `BaseModule`.
     name = "__call__" if method_of(cls, "__call__") and not is_a(cls, MODULE) else "forward"
     method = method_of(cls, name)
-    if method is not None and run.depth < DEEPEST and run.follows(method):
+    is_legacy = is_a(cls, frozenset({"Function"}))  # nothing is recorded in its `forward`
+    if method is not None and run.depth < DEEPEST and run.follows(method) and not is_legacy:
         result = inline(run, method, state, given.values, given.keywords, module)
         return _used(run, state, result, module, given) if name == "forward" else result
     chain = attribute(run, module, ANY, state, given.node) if method is None else None

@@ -7,7 +7,7 @@ import ast
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FunctionNode, index_of, is_a
+from ._index import FunctionNode, has_decorator, index_of, is_a
 from ._inlining import class_attributes, follow, left_by_forward
 from ._rules import Suspicion
 from ._state import FlowState
@@ -69,8 +69,8 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
         if not isinstance(method, FunctionNode):
             continue
         name = f"{cls.name}.{method.name}"
-        if is_function and method.name in ("forward", "backward"):
-            run.function = name
+        if is_function and method.name in ("forward", "backward") and has_decorator(method, "staticmethod"):
+            run.function = name  # torch refuses a Function that is not static
             FunctionRules(run, method).check()
         elif not is_function and method.name != "__init__":
             follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name, left)

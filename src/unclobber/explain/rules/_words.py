@@ -50,7 +50,7 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     name, at = save.expression or memory_of(writes), save.site
     below = " ".join(frame.function for frame in at.below) if at else ""
     # A module of torch's reads its own weight, and can't be given a copy of it.
-    if ".forward" in below and re.search(r"\.(weight|bias)\w*$", save.name or ""):
+    if save.name and ".forward" in below and re.search(r"\.(weight|bias)\w*$", save.name):
         return Help.WEIGHT_LATER.fix(name=save.name)
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
