@@ -266,6 +266,8 @@ HELPED = [
            "loss = (w.grad * v).sum()\n(w ** 3).sum().backward()\nloss.backward()\n",
            {Help.COPY_GRADIENT: "w.grad * v => w.grad.clone() * v"}),
     # --- UC102 ---
+    Helped("a weight that is clipped through data", NET + CLIPPED.replace("p.clamp_", "p.data.clamp_"),
+           {Help.WEIGHT_LATER: "clip(net)\n => ;; score.sum().backward() => score.sum().backward()\nclip(net)"}),
     Helped("through data", W + "y = w.sigmoid()\ny.data.mul_(2)\ny.sum().backward()\n",
            {Help.COPY_RESULT_AS: "w.sigmoid() => w.sigmoid().clone()"}),
     Helped("an operand through data", W + "h = w * 1\ny = h ** 2\nh.data.mul_(2)\ny.sum().backward()\n",

@@ -222,8 +222,7 @@ class _Refused:
         return target.tensor if self._fits(target) else None
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
-        """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
-        there is none."""
+        """Return the refused statement, or a part of it, as one that makes a new tensor; else None."""
         located = self.located
         if located is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None

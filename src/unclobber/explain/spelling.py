@@ -335,8 +335,7 @@ def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
 
 
 def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
-    """Return the weight that an embedding with ``max_norm`` renormalised: ``emb.weight``, or the ``weight``
-    argument."""
+    """Return the weight that ``max_norm`` renormalised: ``emb.weight``, or the ``weight`` argument."""
     if outer.co_qualname == "Embedding.forward":
         is_place = isinstance(node.func, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{source.text(node.func)}.weight" if is_place else None

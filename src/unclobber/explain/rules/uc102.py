@@ -76,7 +76,9 @@ def _way_out(evidence: Evidence) -> Fix:
     last = evidence.culprit
     if last is not None and last.past_counter == "statistics":
         return Help.ONE_MODE.fix()
-    return with_a_copy(evidence.save, evidence.writes) if evidence.save.role == "result" else Help.LATER.fix()
+    fix, weight = with_a_copy(evidence.save, evidence.writes), evidence.save.name
+    of_weight = weight is not None and fix == Help.WEIGHT_LATER.fix(name=weight)
+    return fix if of_weight or evidence.save.role == "result" else Help.LATER.fix()
 
 
 def judge_operation(write: Write, read: Site | None) -> Finding:
