@@ -132,7 +132,7 @@ def _first_other_line(stream: str, reference: str, other: str) -> str:
     for number, (a, b) in enumerate(zip(mine, theirs, strict=False), 1):
         if a != b:
             return f"line {number} of {stream} is {_short(b)} instead of {_short(a)}"
-    return f"{stream} has {len(theirs)} lines instead of {len(mine)}"
+    return f"{stream} has another number of lines: {len(theirs)} instead of {len(mine)}"
 
 
 # Digits behind a to f may be a part of a hexadecimal name, whose letters differ in the next run.

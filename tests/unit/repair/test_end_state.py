@@ -32,7 +32,7 @@ def _changed(**changed):
     [
         ({"how": "exit 1"}, "ending", "it ends otherwise: exit 1 instead of exit "),
         ({"printed": {"stdout": "a\nc\n"}}, "stdout", "line 2 of stdout is 'c' instead of 'b'"),
-        ({"printed": {"stdout": "a\n"}}, "stdout", "stdout has 1 lines instead of 2"),
+        ({"printed": {"stdout": "a\n"}}, "stdout", "stdout has another number of lines: 1 instead of 2"),
         ({"files": {}}, "files", "the file `log` is not written"),
         ({"files": {"/x/log": "2"}}, "files", "the file `log` holds something else"),
         ({"files": {"/x/log": "1", "/x/new": "1"}}, "files", "the file `new` is written"),
