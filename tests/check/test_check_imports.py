@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from unclobber.static.files import check_files, check_text
+from unclobber.static.files import check_file, check_files, check_text
 
 NETS = """
     import torch
@@ -409,3 +409,22 @@ def test_one_function_that_several_files_call(tmp_path):
     results = check_files([str(tmp_path / name) for name in ("a.py", "b.py", "tools.py")])
     (found,) = [finding for result in results for finding in result.findings]
     assert [os.path.basename(write.site.path) for write in found.writes] == ["a.py", "b.py"]
+
+
+def test_a_package_that_imports_all_names_of_many_files(tmp_path):
+    """Of transformers' three hundred models a few are read, and none after the name's own."""
+    (tmp_path / "models").mkdir()
+    stars = "".join(f"from .m{n} import *\n" for n in range(40))
+    (tmp_path / "models" / "__init__.py").write_text(f"import torch\n{stars}")
+    for n in range(40):
+        (tmp_path / "models" / f"m{n}.py").write_text(
+            f"import torch\nclass Net{n}(torch.nn.Module):\n    pass\n"
+        )
+    for name, most in (("Net3", 5), ("Net39", 17)):
+        text = (
+            f"import torch\nfrom models import {name}\nnet = {name}()\nnet(torch.ones(2)).sum().backward()\n"
+        )
+        (tmp_path / "train.py").write_text(text)
+        read = check_file(str(tmp_path / "train.py")).read
+        models = [path for path in read if os.path.basename(path).startswith("m") and path.endswith(".py")]
+        assert 0 < len(models) <= most

@@ -17,6 +17,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
 MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
+_MOST_STARS = 16  # modules of which a file imports all names that are read; transformers' `models` has 300
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
 _NO_PARENTS = frozenset({ast.Constant, type(None)})  # kinds of children that hold no others
@@ -69,7 +70,7 @@ class FileIndex:
                     caller, off = node.name, is_off(node.decorator_list)
             elif kind is ast.Import or kind is ast.ImportFrom:
                 self.imports |= imported_by(node)
-                if "*" in self.imports:
+                if "*" in self.imports and len(self._stars) < _MOST_STARS:
                     self._stars.append(self.imports.pop("*")[:-1])
             for field in _fields(kind):
                 part = getattr(node, field)
@@ -101,8 +102,7 @@ class FileIndex:
             head, dot, tail = text.partition(".")
             known = self.imports.get(head)
             for full in [star + text for star in self._stars] if known is None else [known + dot + tail]:
-                source = _imported_file(full, self)
-                if source is not None and self.imported[text] is None:
+                if self.imported[text] is None and (source := _imported_file(full, self)) is not None:
                     self.imported[text] = source.definition(full.rpartition(".")[2])
         return self.imported[text]
 
