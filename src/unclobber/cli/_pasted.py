@@ -89,7 +89,8 @@ def _as_text(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | N
     # Ranks count from 1, as in JSON.
     for rank, (cause, edit) in enumerate(zip(answer.causes, edits, strict=True), 1):
         first, *others = (_line(*place) for place in cause.writes)
-        lines = [f"{rank}. {'confident: ' if cause.is_confident else ''}{first}\n"]
+        head = f"{rank}. {'confident: ' if cause.is_confident else ''}{first}"
+        lines = [fill(head, _WIDTH, subsequent_indent=" " * 11, break_on_hyphens=False) + "\n"]
         lines += [_wrapped("or", other) for other in others]
         for name, place in (("saved", cause.saved), ("needed", cause.needed)):
             if place is not None:
@@ -100,7 +101,7 @@ def _as_text(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | N
         said.append("".join(lines))
     if not answer.causes:
         said.append("no candidate in these sources\n")
-    said += [_wrapped("can't be told", sentence) for sentence in answer.unknown]
+    said += [_wrapped("note", sentence) for sentence in answer.unknown]
     return "\n".join(said)
 
 
