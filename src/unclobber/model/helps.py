@@ -17,10 +17,10 @@ class Help(Enum):
     # A saved tensor was overwritten: UC101, UC102.
     GUARD = "or keep the program as it is and run it under unclobber.guard()"
     COPY_RESULT_AS = (
-        "keep the saved result to the derivative alone: use `{clone}`, or write into a new tensor"
+        "let the write go to a copy of the saved result: use `{clone}`, or write into a new tensor"
     )
     COPY_RESULT = (
-        "keep the saved result to the derivative alone: clone the result before it is overwritten, "
+        "let the write go to a copy of the saved result: clone the result before it is overwritten, "
         "or write into a new tensor"
     )
     COPY_OPERAND = "save a copy: use `{name}.clone()` where it is read, or write into a new tensor"

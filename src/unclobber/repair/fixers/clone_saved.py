@@ -76,7 +76,7 @@ def _with_copy(source: Source, node: ast.expr, *, is_result: bool) -> tuple[str,
         return f"compute the new values apart from `{name}`, and copy them into it", code, ""
     # A module or a user's function may keep its result.
     shared = "" if is_fresh(node, source) else short
-    return f"keep the result of `{short}` to the derivative alone", code, shared
+    return f"let the write go to a copy of `{short}`", code, shared
 
 
 _NO_TENSORS = (
