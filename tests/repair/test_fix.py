@@ -49,9 +49,7 @@ def test_without_write_nothing_is_written(fix):
     assert done.text == BROKEN.lstrip("\n")
     said = " ".join(done.out.split())
     assert said.count("write `y` into a new tensor") == 1
-    other = (
-        "way 2, also proved: let the write go to a copy of `w.exp()`, in line 6: a copy more, "
-    )
+    other = "way 2, also proved: let the write go to a copy of `w.exp()`, in line 6: a copy more, "
     assert said.count(f"{other}for backward; the write stays in place, and every name sees it") == 1
 
 
