@@ -338,3 +338,9 @@ def test_commands_without_a_mark(here, capsys):
 def test_a_notebook_without_code(here, capsys):
     notebook(here / "train.ipynb")
     assert checked(capsys, "train.ipynb")[:2] == (0, "no findings in 1 file (0 lines)\n")
+
+
+def test_a_wrong_cell_beside_one_that_is_nested_too_deeply(here, capsys):
+    """Nothing raises: the file is a note."""
+    notebook(here / "train.ipynb", "import torch", "y = (2", f"z = x{' + 1' * 4_000}")
+    assert checked(capsys, "--exit-zero", ".")[0] == 0

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..model import Finding
+from ..model import Finding, or_default
 from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CleanFile
 from ._index import index_of
@@ -101,14 +101,15 @@ def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]
         try:
             parse(part.python)
             read.append(part)
-        except SyntaxError as wrong:
+        except (SyntaxError, ValueError) as wrong:
             where, error = (where, error) if where else (part.path[len(path) + 1 :] + ", ", wrong)
     problem = "is no Python that this interpreter reads" if parts else "can't be read"
     problem = f"{problem}: {where}{_reason(error)}"
     if not isinstance(error, SyntaxError):
         return CheckedFile(path, lines, problem=problem)
     error.filename = f"{path}:{where[:-2]}" if where else path
-    return CheckedFile(path, lines, tuple(_check(read, path, every)[0]), problem=problem, error=error)
+    rest = or_default(lambda: _check(read, path, every)[0], list[Finding]())
+    return CheckedFile(path, lines, tuple(rest), problem=problem, error=error)
 
 
 def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding]:
