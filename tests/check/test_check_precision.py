@@ -685,6 +685,8 @@ def test_a_function_that_turns_gradients_on_within():
     """
     assert found_in(body.format(block="with torch.enable_grad():")) == []
     assert len(found_in(body.format(block="if x.sum() > 0:"))) == 1
+    decorated = body.replace("        def perturb", "        @torch.enable_grad()\n        def perturb")
+    assert len(found_in(decorated.format(block="with torch.enable_grad():"))) == 1
 
 
 def test_a_function_of_the_old_style():

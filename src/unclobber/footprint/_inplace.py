@@ -143,8 +143,8 @@ class _InPlaceCalls:
         # a + b is b + a, so either operand may take the result (test_in_place.py,
         # test_either_operand_of_a_sum).
         either = operation.name == "add" and operation.arguments[1].get("alpha", 1) == 1
+        keeps_old = _keeps_self(in_place, operation)
         for position, operand in enumerate(operation.operands[: 2 if either else 1]):
-            keeps_old = _keeps_self(in_place, operation)
             if operand.storage not in taken and self._free(operation, position, keeps_old=keeps_old):
                 old = self._trace.storages[operand.storage]
                 span = (old.number, operation.tick, self._trace.end(old), old.bytes)

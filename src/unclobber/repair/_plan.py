@@ -17,21 +17,21 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 
 def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool]) -> Iterator[Candidate]:
-    """Yield what a report shows unproved: the best candidate without a doubt that is an end of the finding,
-    then the out-of-place form of the write if its only doubts are its shape and another holder. Alone that is
-    shown only of an entry of a list or dict: a name may be a view, whose base is read later."""
+    """Yield what a report shows unproved: the best candidate without a doubt that ends the finding, then the
+    out-of-place form of the write; alone only an entry's, for a name may be a view of what is read later."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
     new = not is_unrecorded(finding, project)
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
-    best = next(filter(is_end, candidates(finding, project, sure)), None)
-    yield from [best] if best else []
+    if best := next(filter(is_end, candidates(finding, project, sure)), None):
+        yield best
     names = ("out-of-place", "scatter", "rebind-element") if best else ("rebind-element",)
     forms = (form for name in names for form in FIXERS[name](finding, project))
-    for form in filter(is_end, [f for f in forms if not f.guess or f.fixer == "out-of-place"][:new]):
-        doubt = " if they have its shape and dtype" * form.guess
-        doubt += " unless other code holds the old one" * bool(form.shared_name)
-        yield from [replace(form, title=f"{'or ' if best else ''}{form.title}{doubt}")] if doubt else []
+    form = next((each for each in forms if not each.guess or each.fixer == "out-of-place"), None)
+    if new and form is not None and (form.guess or form.shared_name) and is_end(form):
+        shape, held = " if they have its shape and dtype", " unless other code holds the old one"
+        doubts = f"{shape if form.guess else ''}{held if form.shared_name else ''}"
+        yield replace(form, title=f"{'or ' if best else ''}{form.title}{doubts}")
 
 
 def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ()) -> list[Candidate]:

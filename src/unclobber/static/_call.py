@@ -44,8 +44,7 @@ class FollowedCall(NamedTuple):
 
     @property
     def retains_graph(self) -> bool:
-        # `retain_graph` or `create_graph` is given, neither as False nor as None.
-        # `retain_graph` was called `retain_variables` once.
+        # `retain_graph`, once `retain_variables`, or `create_graph` is given, neither as False nor as None.
         given = [value for name, value in self.keywords.items() if name.startswith(("retain_", "create_"))]
         return any(value.data not in (Constant(False), Constant(None)) for value in given)
 

@@ -15,8 +15,8 @@ from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
-MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
-"""Last parts of the names of torch's modules' base classes."""
+MODULE, FUNCTION = frozenset({"Module", "LightningModule", "BaseModule"}), frozenset({"Function"})
+"""Last parts of the names of the base classes of torch's modules, and of custom Functions."""
 _MOST_STARS = 16  # modules of which a file imports all names that are read; transformers' `models` has 300
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed

@@ -246,6 +246,5 @@ def _mode(function: FunctionNode) -> int | None:
             case ast.Expr(ast.Call(func) as call) if last_name(func) == "set_grad_enabled":
                 return 1 if mode_of(call) == 0 else None
     inside = function.body if "enable_grad" in home_of(function).called else []
-    if any("enable_grad()" in ast.unparse(statement) for statement in inside):
-        return 1
-    return next((mode for mode in map(mode_of, function.decorator_list) if mode is not None), None)
+    otherwise = 1 if any("enable_grad()" in ast.unparse(statement) for statement in inside) else None
+    return next((mode for mode in map(mode_of, function.decorator_list) if mode is not None), otherwise)

@@ -10,7 +10,7 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall, transfer_functions, transfers
 from ._calls import call_value
 from ._engine import FileRun
-from ._index import is_a, method_of, unparsed
+from ._index import FUNCTION, is_a, method_of, unparsed
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
@@ -195,7 +195,7 @@ def _computed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the result of a custom Function; an input among its results is a view not to be written."""
     cls: ast.ClassDef = call.receiver.data
-    if not is_a(cls, frozenset({"Function"})):
+    if not is_a(cls, FUNCTION):
         return None
     grad = Grad.NO if state.mode else max((value.grad for value in call.values), default=Grad.NO)
     result = unknown_result(run, state, call.values, strong=True)

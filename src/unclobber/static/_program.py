@@ -7,7 +7,7 @@ import ast
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, index_of, is_a
+from ._index import FUNCTION, FunctionNode, has_decorator, index_of, is_a
 from ._inlining import class_attributes, follow, left_by_forward
 from ._rules import Suspicion
 from ._state import FlowState
@@ -61,7 +61,7 @@ def _follow_top(run: FileRun) -> None:
 
 def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
     """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
-    is_function = is_a(cls, frozenset({"Function"}))
+    is_function = is_a(cls, FUNCTION)
     left = {} if is_function else left_by_forward(run, cls)
     for method in cls.body:
         if isinstance(method, ast.ClassDef):

@@ -334,5 +334,6 @@ def _freeze(run: FileRun, node: _Loop, over: Value) -> None:
 
 @follows(ast.Break, ast.Continue, ast.Raise)
 def _leave(run: FileRun, node: ast.Break | ast.Continue | ast.Raise, state: FlowState) -> FlowState:
-    {ast.Break: run.breaks, ast.Continue: run.continues}.get(type(node), []).append(state)
+    if not isinstance(node, ast.Raise):
+        (run.breaks if isinstance(node, ast.Break) else run.continues).append(state)
     return state.but(dead=True)
