@@ -1,5 +1,4 @@
-"""Evidence for a second backward that failed: the freed node, the backward that freed it, and the link of
-both graphs."""
+"""Evidence for a second backward that failed: the freed node, what freed it, and the link of both graphs."""
 
 from __future__ import annotations
 
@@ -283,8 +282,7 @@ def _cut(name: str, value: Any) -> str | None:
 
 
 _CUTS = frozenset({"detach", "data"})
-"""Attributes that return a tensor without its graph:
-tests/programs/UC301/tied_one_of_two_the_other_is_cut_already.py."""
+"""Attributes that return a tensor without its graph (tied_one_of_two_the_other_is_cut_already.py)."""
 
 
 def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:

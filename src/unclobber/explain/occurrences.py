@@ -37,8 +37,7 @@ class Occurrence:
     """Returns the key under which two conflicts count as one: their places. Reads no source file, because a
     known conflict must stay cheap in a loop."""
     tensor: Callable[[], Any] = field(default=lambda: None, kw_only=True)
-    """Returns a key of the tensor, because one write may spoil several of a known conflict's places. As cheap
-    as ``key``."""
+    """Returns a key of the tensor, as cheap as ``key``: one write may spoil several places of a conflict."""
     make: Callable[[], Finding | None]
     """Describes and judges the conflict; slow, so not called for a known key."""
     known_facts: Callable[[], Finding]  # returns the bare finding if ``make`` fails

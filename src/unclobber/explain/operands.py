@@ -151,8 +151,7 @@ def _subscript(node: ast.Subscript, rule: Rule) -> Operands:
 
 
 def _matmul(left: ast.expr, right: ast.expr, rule: Rule, edges: Edges | None) -> Operands:
-    """Match the operands of ``matmul``, which runs mm, bmm, mv or dot, for some shapes on swapped and
-    transposed operands."""
+    """Match the operands of ``matmul``, that runs mm, bmm, mv or dot, some on swapped, transposed ones."""
     second = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor", "matmul": "other"}.get(
         rule.operation
     )

@@ -134,8 +134,7 @@ _unpacking = _Unpacking()
 
 
 def is_unpacking() -> bool:
-    """Return whether this thread's unpack hooks are called for a tensor's history alone, so that they must
-    not check it."""
+    """Return whether unpack hooks are called here for a tensor's history alone, and must not check it."""
     return _unpacking.now
 
 

@@ -108,8 +108,8 @@ def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]
     if not isinstance(error, SyntaxError):
         return CheckedFile(path, lines, problem=problem)
     error.filename = f"{path}:{where[:-2]}" if where else path
-    rest = or_default(lambda: _check(read, path, every)[0], list[Finding]())
-    return CheckedFile(path, lines, tuple(rest), problem=problem, error=error)
+    others = or_default(lambda: _check(read, path, every)[0], list[Finding]())
+    return CheckedFile(path, lines, tuple(others), problem=problem, error=error)
 
 
 def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding]:

@@ -47,14 +47,19 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     if save.role == "result":  # a copy that something else reads would leave it overwritten
         clone = _clone_of_result(save.site)
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
+    if weight := for_weight(save):
+        return weight
     name, at = save.expression or memory_of(writes), save.site
-    below = " ".join(frame.function for frame in at.below) if at else ""
-    # A module of torch's reads its own weight, and can't be given a copy of it.
-    if save.name and ".forward" in below and re.search(r"\.(weight|bias)\w*$", save.name):
-        return Help.WEIGHT_LATER.fix(name=save.name)
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
     return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
+
+
+def for_weight(save: Save) -> Fix | None:
+    """Return the fix for a weight that a module of torch's own reads, and can't be given a copy of."""
+    is_read = any(frame.function.endswith(".forward") for frame in (save.site.below if save.site else ()))
+    is_own = is_read and re.search(r"\.(weight|bias)\w*$", save.name or "")
+    return Help.WEIGHT_LATER.fix(name=save.name or "") if is_own else None
 
 
 def _clone_of_result(site: Site | None) -> str:

@@ -13,7 +13,7 @@ from ...syntax import parse
 from .._evidence import Evidence, StaleEvidence
 from . import _own_writes
 from ._wording import SILENT, SPOILT, Wording
-from ._words import quoted, with_a_copy
+from ._words import for_weight, quoted, with_a_copy
 
 WORDING = Wording(SPOILT, notes=(SILENT,))
 OPERATION = Wording(
@@ -76,9 +76,9 @@ def _way_out(evidence: Evidence) -> Fix:
     last = evidence.culprit
     if last is not None and last.past_counter == "statistics":
         return Help.ONE_MODE.fix()
-    fix, weight = with_a_copy(evidence.save, evidence.writes), evidence.save.name
-    of_weight = weight is not None and fix == Help.WEIGHT_LATER.fix(name=weight)
-    return fix if of_weight or evidence.save.role == "result" else Help.LATER.fix()
+    if evidence.save.role == "result":
+        return with_a_copy(evidence.save, evidence.writes)
+    return for_weight(evidence.save) or Help.LATER.fix()
 
 
 def judge_operation(write: Write, read: Site | None) -> Finding:
