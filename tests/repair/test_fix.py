@@ -143,6 +143,26 @@ def test_a_view_detached_in_place(fix):
     assert "so are loss and gradients of 4 leaves" in " ".join(done.out.split())
 
 
+def test_parts_that_a_checkpoint_makes_again(fix):
+    """The checkpoint runs its function once more in backward, where each part is taken on its own as well."""
+    text = """
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    lin = torch.nn.Linear(4, 8)
+
+    def block(x):
+        a, b = lin(x).chunk(2, dim=-1)
+        a.mul_(2)
+        return a + b.tanh()
+
+    checkpoint(block, torch.randn(3, 4), use_reentrant=False).sum().backward()
+    """
+    done = fix(text)
+    assert "+    a = a.mul(2)" in done.out
+    assert "so are loss and gradients of 2 leaves" in " ".join(done.out.split())
+
+
 def test_a_transform_before(fix):
     """What ``torch.func`` runs inside of a transform is no backward call of the script's."""
     text = """

@@ -248,7 +248,8 @@ def _print(
     if is_kept:
         click.echo(_sentence("note: found by an earlier `unclobber fix`; nothing that it depends on changed"))
     if not written and len(rounds.ways) > len(rounds.proved):
-        click.echo(_sentence(f"another way: `{repeated('--write', '--take', 'N')}` writes way N"))
+        another = repeated("--write", "--take", "N")
+        click.echo(_sentence(f"another way: `{another}` writes way N, and shows it without --write"))
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
@@ -279,7 +280,8 @@ def _ways(rounds: Rounds, take: int | None) -> list[tuple[str, str]]:
             else:
                 said = f"way {number}, not proved, yours to decide: {title}"
             lines = [_sentence(said), *(_sentence(f"note: {note}", indent="  ") for note in notes)]
-            diff = "" if is_chosen else on_disk.diff(way.texts)
+            # `--take` shows the diff of a proved one; what nobody proved is shown for the user's decision.
+            diff = "" if is_chosen or way.proof else on_disk.diff(way.texts)
             (chosen if is_chosen else others).append(("\n".join(lines), diff))
         if best is not None:
             project = project.with_texts(best.texts)  # the next round's candidates edit these texts

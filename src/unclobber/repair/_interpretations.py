@@ -45,6 +45,21 @@ class _Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})
 
+    def __enter__(self) -> Any:
+        engine.subscribe(self, last=True)
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        engine.unsubscribe(self)
+        super().__exit__(*error)
+
+    def begin(self, call: EngineCall) -> Any:
+        """Turn the mode on, which is off while it handles `backward`: checkpoints and hooks call torch there."""
+        return super().__enter__()
+
+    def end(self, state: Any, call: EngineCall) -> None:
+        super().__exit__(None, None, None)
+
 
 def _write_not_recorded(func: Any, args: Any, kwargs: Any) -> Any:
     """Call an operation, again under ``no_grad`` if torch refuses its write to a leaf or to its view."""
@@ -131,12 +146,8 @@ def _views_singly(func: Any, args: Any, kwargs: Any) -> Any:
     is_of_tensor = isinstance(whole, torch.Tensor) and isinstance(answer, (tuple, list))
     if not (takes_several and is_of_tensor and torch.is_grad_enabled()):
         return answer
-    return type(answer)([_alone(part, whole) for part in answer])
-
-
-def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    same = part.size(), part.stride(), part.storage_offset()
-    return part if part._base is None else whole.as_strided(*same)
+    parts = [(part, part.size(), part.stride(), part.storage_offset()) for part in answer]
+    return type(answer)([p if p._base is None else whole.as_strided(*layout) for p, *layout in parts])
 
 
 def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:  # in normal mode, whatever the current mode is

@@ -32,13 +32,9 @@ class Living:
         for candidate in gc.get_objects():
             # `type`, because a class may lie about itself and a proxy runs code when its `__class__` is read
             if issubclass(type(candidate), kinds) and id(candidate) not in self._kept:
-                self._bytes += _own_bytes(candidate)
+                of = [vars(candidate).get(name, {}) for name in ("_parameters", "_buffers")]
+                tensors = (t for own in of for t in own.values() if isinstance(t, torch.Tensor))
+                self._bytes += sum(t.nbytes for t in tensors if t.layout is torch.strided)
                 if self._bytes > _MOST_BYTES:
                     return
                 self._kept[id(candidate)] = candidate
-
-
-def _own_bytes(holder: Any) -> int:
-    own = vars(holder)
-    tensors = [*own.get("_parameters", {}).values(), *own.get("_buffers", {}).values()]
-    return sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor) and t.layout is torch.strided)

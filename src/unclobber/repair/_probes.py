@@ -9,7 +9,7 @@ statement, results of calls as they are passed on. The code keeps its lines and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -56,7 +56,9 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
     for written in _written(statement, source.imported_names):
         places, root = _peeled(written)
         if places:
-            before.append(ast.Expr(_any(_call(PLACE, key, place, named=True) for place in places)))
+            read = [_call(PLACE, key, place, named=True) for place in places]
+            # the first one that returns True is the last one that runs
+            before.append(ast.Expr(read[0] if len(read) == 1 else ast.BoolOp(ast.Or(), read)))
         elif root is not None:
             new[root] = ast.copy_location(_call(PASSED, key, root, named=False), root)
     for look in before:
@@ -127,11 +129,6 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
 
 def _keeps(method: str) -> bool:  # the tensor is further left
     return _is_inplace(method) or method in torch_table().returns_views | {"flatten"}
-
-
-def _any(calls: Iterable[ast.expr]) -> ast.expr:  # the first one that returns True is the last one that runs
-    parts = list(calls)
-    return parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts)
 
 
 def _call(function: str, key: tuple[str, int, int], value: ast.expr, *, named: bool) -> ast.expr:

@@ -111,7 +111,9 @@ class Recorder:
                 self.failed_at = running.nth
             return
         if running.spends:
-            _mark_freed(running.nodes)
+            for node in running.nodes:
+                if not hasattr(node, "variable"):
+                    node.metadata[_FREED] = True
         if running.recorded:
             self._write(running, call)
         if self._after_each(running.nth) or (running.nth == self.stop_after and not self._go_on()):
@@ -136,12 +138,6 @@ _FREED = "unclobber freed"
 _STOPPED = "unclobber stopped"
 """Keys of ``Node.metadata`` that mark a node as run by an earlier call, and as stopped for gradients. The
 recorder holds no nodes, so that graphs die when the program drops them."""
-
-
-def _mark_freed(nodes: list[Any]) -> None:
-    for node in nodes:
-        if not hasattr(node, "variable"):
-            node.metadata[_FREED] = True
 
 
 def _stop_at_freed(nodes: list[Any]) -> None:

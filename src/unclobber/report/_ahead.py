@@ -39,7 +39,8 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
     fixes = [fix for finding in after for fix in finding.fixes[:1]]
     for where, finding in zip(places, shown, strict=True):
         site = None if finding.saved is None else finding.saved.site
-        said = wrap(finding.message + (f", in {place(site)}" if site else ""), room)
+        more = "".join(f", and overwritten in {place(other)}" for other in finding.blamed[1:])
+        said = wrap(finding.message + (f", in {place(site)}" if site else "") + more, room)
         said += [line for fix in finding.fixes[:1] for line in _help(fix, fixes, room)]
         fixes += finding.fixes[:1]
         head = f"  {where}"
@@ -48,8 +49,8 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
             head = ""
         lines.append(head + " " * (column - cells(head)) + said[0])
         lines += [" " * column + line for line in said[1:]]
-    if more := findings[_MOST:]:
-        lines.append(f"  and {len(more)} more: --format json names them all")
+    if left := findings[_MOST:]:
+        lines.append(f"  and {len(left)} more: --format json names them all")
     return "\n".join(lines)
 
 

@@ -16,8 +16,7 @@ _WAYS: dict[PastCounter, str] = {
     "handed out": "memory that was handed out of torch",
     "alias": "an alias with a version counter of its own, or the counter was set back",
 }
-_COUNTER_UNSAID: tuple[PastCounter, ...] = ("undeclared", "handed out")
-"""Ways whose words don't mention the version counter."""
+_COUNTER_UNSAID: tuple[PastCounter, ...] = ("undeclared", "handed out")  # whose words don't mention it
 
 
 def through(write: Write) -> str | None:

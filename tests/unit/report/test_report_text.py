@@ -245,6 +245,16 @@ def test_what_backward_would_refuse_next(width, golden):
     golden.check(f"ahead-{width}.txt", report_to_text(report, RenderOptions(width=width)))
 
 
+def test_a_second_line_that_overwrote_it_is_named():
+    """As in `x[0] = 1` and, behind a test, `x[1] = 2` after one save."""
+    (write,) = EXAMPLES["plain"].writes
+    second = dataclasses.replace(write, site=dataclasses.replace(write.site, line=write.site.line + 2))
+    finding = dataclasses.replace(EXAMPLES["plain"], writes=(write, second), ahead=True)
+    said = " ".join(ahead_to_text([finding], width=200).split())
+    assert "train.py:14" in said
+    assert said.count(", and overwritten in train.py:16") == 1
+
+
 def test_a_long_list_is_cut():
     """A graph may hold hundreds."""
     lines = ahead_to_text([AHEAD[0]] * 20).split("\n")
