@@ -76,7 +76,7 @@ def _way_out(evidence: Evidence) -> Fix:
     last = evidence.culprit
     if last is not None and last.past_counter == "statistics":
         return Help.ONE_MODE.fix()
-    if evidence.save.role == "result":
+    if evidence.save.role == "result" or evidence.save.operation == "compiled code":
         return with_a_copy(evidence.save, evidence.writes)
     return for_weight(evidence.save) or Help.LATER.fix()
 
