@@ -240,6 +240,10 @@ HELPED = [
     Helped("a step too early", NET + GAN,
            {Help.STEP_LATER: "opt.step()\nopt.zero_grad() => opt.zero_grad() ;; # here => # later ;; "
             "score.square().sum().backward() => score.square().sum().backward()\nopt.step()"}),
+    Helped("a step too early, and a backward with inputs",
+           NET + "make = nn.Linear(4, 4)\nfake = make(torch.linspace(0, 1, 8).view(2, 4))\nreal = net(fake.detach()).sum()\n"
+           "score = net(fake).sum()\nreal.backward()\nopt.step()\nscore.backward()\n",
+           {Help.STEP_LATER: "opt.step()\n => ;; score.backward() => score.backward(inputs=list(make.parameters()))\nopt.step()"}),
     Helped("a step too early, and the forward again", NET + GAN, {Help.STEP_LATER: "# here => score = net(x)"}),
     Helped("a weight that is clipped too early", NET + CLIPPED,
            {Help.WEIGHT_LATER: "clip(net)\n => ;; score.sum().backward() => score.sum().backward()\nclip(net)"}),
@@ -384,6 +388,9 @@ HELPED = [
             "lambda module, args, output: output.clone())"}),
     Helped("a leaf that gets what has a gradient", LEAF + "x += net(torch.ones(4))" + SUM,
            {Help.COPY_BEFORE: "x += => x = x.clone()\nx +=", Help.RESULT: "x += => x = x +"}),
+    Helped("a view that is older than the history of its memory",
+           W + "s = torch.zeros(2, 4)\np, v = s[0], s[1]\nv += w\np += v * 0.1\ns.exp().sum().backward()\n",
+           {Help.VIEW_AGAIN: "v += w => v += w\np = s[0]"}, meant="v += w => v += w\np.grad_fn"),
     Helped("elements of a leaf that get what has a gradient", LEAF + "x[0] = net(torch.ones(4))" + SUM,
            {Help.COPY_OF_LEAF: "x[0] = net => x = x.clone()\nx[0] = net",
             Help.NEW_BY_INDEX: "x[0] = net(torch.ones(4))\nx.exp => y = torch.cat([net(torch.ones(4)), x[1:]])\ny.exp"}),

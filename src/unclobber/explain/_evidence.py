@@ -110,7 +110,7 @@ class RefusalEvidence:
     parameter: bool = False
     """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
     carries_gradient: bool = False
-    """Whether the leaf is no ``nn.Parameter``, and the statement reads what a gradient is to flow to."""
+    """Whether a gradient is to flow through the write, which ``no_grad`` would drop."""
     expanded: bool = False
     """Whether elements of the target share memory, so that ``no_grad`` doesn't help."""
     batched: str | None = None  # UC209: the user's expression for a tensor of the line that has a batch

@@ -109,9 +109,10 @@ class _Refused:
                 module_hook = self._module_hook(call)
                 made = None if call is None else self._made(call.stack, None, WriteTarget(), tensor)
         refused = self._write(target)
+        is_outdated = self.kind.subject == "leaf" and tensor is not None and not _is_wanting(tensor)
         return RefusalEvidence(
             code=self.kind.code,
-            variant=self.kind.variant,
+            variant="outdated" if is_outdated else self.kind.variant,
             torch_message=str(self.error),
             write=refused,
             made=made,
@@ -124,7 +125,7 @@ class _Refused:
             read_through=self._is_read_through(target),
             saved_at=None if written is None else self._saved_at(written),
             parameter=isinstance(tensor, torch.nn.Parameter),
-            carries_gradient=not isinstance(leaf, torch.nn.Parameter) and self._carries_gradient(target),
+            carries_gradient=self._carries_gradient(target, leaf, None if refused is None else refused.site),
             expanded=_is_expanded(target),
             in_no_grad=self._in_no_grad(),
             batched=self._batched() if self.kind.subject == "unbatched" else None,
@@ -171,7 +172,7 @@ class _Refused:
         base = tensor._base if tensor._is_view() else None
         match self.kind.subject:
             case "leaf":
-                return _is_wanting(tensor)
+                return _is_wanting(tensor) or (base is not None and base.requires_grad)
             case "view of a leaf":
                 leaf = tensor if base is None else base
                 return _is_wanting(leaf) and (base is not None or target.made_here)
@@ -267,12 +268,12 @@ class _Refused:
         saved = (kept.stack for kept in self.ledger.saves() if key(kept.alias) == key(tensor))
         return resolve(next(saved, ()))
 
-    def _carries_gradient(self, target: WriteTarget) -> bool:
-        """Return whether the statement reads what a gradient is to flow to, besides the tensor that it
-        writes: ``no_grad`` would drop that gradient."""
+    def _carries_gradient(self, target: WriteTarget, leaf: torch.Tensor | None, site: Site | None) -> bool:
+        """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to, besides
+        the leaf that it writes and that is no parameter; or it computes a parametrized weight."""
         place = self.values.place(self.depth)
-        if place is None:
-            return False
+        if (site is not None and site.parametrizes) or place is None or isinstance(leaf, torch.nn.Parameter):
+            return site is not None and site.parametrizes
         todo: list[ast.AST] = [place.at]
         while todo:
             node = todo.pop()

@@ -62,6 +62,10 @@ class Site:
     statement_column: int | None = None
     """1-based, in characters; None if the statement starts its line."""
 
+    @property
+    def parametrizes(self) -> bool:  # `torch.nn.utils.parametrize` takes what its function returns
+        return any(frame.library and frame.path.endswith("parametrize.py") for frame in self.stack)
+
 
 @dataclass(frozen=True, slots=True)
 class Need:

@@ -27,6 +27,7 @@ Variant = Literal[
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked", "kept",  # UC103
     "recomputed", "cached", "differs",  # UC105
+    "outdated",  # UC201
     "expanded",  # UC202
     "no_grad", "inference_mode",  # UC204
     "saved", "trained",  # UC206
@@ -45,6 +46,7 @@ Variant = Literal[
   ``kept``: an input is kept outside of ``save_for_backward``.
 - ``recomputed``: a recomputation reads a tensor that no operation saved; ``cached``: one that selective
   checkpointing cached; ``differs``: it saves other tensors than its forward.
+- ``outdated``: a view from before its memory got a history, which torch takes for a leaf.
 - ``no_grad``, ``inference_mode``: the mode in which the view was made.
 - ``saved``, ``trained``: the inference tensor was about to be saved or to require grad, not to be written.
 - ``input``: an input shares memory with the written tensor.
@@ -207,6 +209,7 @@ CODES: dict[str, Code] = {
         advice="Write under torch.no_grad(), or call requires_grad_() after the write.",
         bare_fact="a leaf that requires grad was to be written in place",
         summary="{write} writes to a leaf that requires grad[, made at {saved}]",
+        summaries={"outdated": "{write} writes to a view older than the history of its memory"},
         refusals=(
             Refusal("a leaf Variable that requires grad is being used in an in-place operation", "leaf"),
             Refusal("a leaf Variable that requires grad has been used in an in-place operation", "leaf"),

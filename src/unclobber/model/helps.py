@@ -27,9 +27,9 @@ class Help(Enum):
     COPY = "write into a new tensor instead of this memory, or clone it before it is saved"
     COPY_GRADIENT = "save a copy: use `{name}.clone()` where it is read"
     STEP_LATER = (
-        "call `{step}` after the backward that still needs these weights (it then uses what that backward "
-        "adds to their gradients, too), or run the forward again after the step (its gradients are then "
-        "those of the new weights)"
+        "call `{step}` after the backward that still needs these weights, with `inputs=` of that backward "
+        "if it is not to add to their gradients, or run the forward again after the step (its gradients are "
+        "then those of the new weights)"
     )
     WEIGHT_LATER = (
         "write to `{name}` after the backward that still needs its old values, or run the forward again "
@@ -50,6 +50,7 @@ class Help(Enum):
         "or construct DistributedDataParallel with forward_sync_buffers=False "
         "(broadcast_buffers=False in older torch)"
     )
+    VIEW_AGAIN = "take the view again after the earlier write, or join new parts with `torch.cat`"
     DETACHED = "make a detached tensor and leave this one as it is"
     UNFREEZE = "write into a new tensor, or end the freeze first: `handle.remove()`"
     UNWATCHED = (
@@ -139,11 +140,11 @@ class Help(Enum):
     )
     INDEX_VIEWS = (
         "or take one part at a time by an index, `tensor[i]`, instead of unbind or a loop: the write is then "
-        "one to the tensor itself"
+        "one to the tensor itself, of which nothing may have saved another part"
     )
     NARROW_VIEWS = (
         "or take one part at a time, `tensor.narrow(dim, start, length)` or `tensor[..., a:b]`: the write is "
-        "then one to the tensor itself"
+        "then one to the tensor itself, of which nothing may have saved another part"
     )
     COPY_OF_VIEW = "or write into a copy, if what it is a view of may keep its values: clone the view first"
     VIEW_OUTSIDE = "make the view outside of the {off} block, if gradients are to flow through the write"

@@ -24,11 +24,18 @@ WORDING = Wording(
         "after `{update}` it is a new tensor, no leaf, and its `.grad` stays None",
     ),
 )
+_OUTDATED = Wording(
+    "{view} is a view from before its memory got a history, and torch takes it for a leaf",
+    _refused.WRITTEN,
+    ("an earlier write gave the memory its history; torch renews a view's when it is read, not when written",),
+)
 _UPDATES = frozenset(("sub_", "add_", "addcmul_", "addcdiv_"))
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to a leaf."""
+    if evidence.variant == "outdated":
+        return finding(evidence, _OUTDATED, (Help.VIEW_AGAIN.fix(),))
     update = evidence.out_of_place
     # The usual advice, `w = w - lr * w.grad`, makes a tensor whose `.grad` stays None
     # (test_an_update_of_a_leaf_is_not_to_be_made_out_of_place in tests/unit/explain/test_refusal_rules.py).

@@ -37,11 +37,13 @@ WORDING: dict[Variant | None, Wording] = {
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write, save or ``requires_grad`` of an inference tensor."""
     fixes = (Help.NO_INFERENCE.fix(), Help.NORMAL_COPY.fix(how=_clone(subject(evidence))))
-    result = finding(evidence, WORDING[evidence.variant], fixes)
+    is_save = evidence.variant == "saved"  # the line saves, wherever the tensor was made
+    shown = replace(evidence, made=evidence.saver) if is_save else evidence
+    result = finding(shown, WORDING[evidence.variant], fixes)
     # An operation that saves the tensor, or needs its gradient, writes nothing.
-    if evidence.variant == "saved":
+    if is_save:
         labels = tuple(text for text in result.labels if evidence.made is not None or text[0] != "made")
-        return replace(result, saved=evidence.saver, made=evidence.made, writes=(), labels=labels)
+        return replace(result, made=evidence.made, writes=(), labels=labels)
     if evidence.variant == "trained":
         site = None if evidence.write is None else evidence.write.site
         return replace(result, needed=Need(site), writes=())

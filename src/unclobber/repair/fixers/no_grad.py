@@ -24,9 +24,9 @@ _NOTE = "this takes the write for a change of the value itself, which no gradien
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
-    for _, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
-        if torch is None:
+        if torch is None or (write.site is not None and write.site.parametrizes):
             continue
         under = source.put_under(statement, f"with {torch}.no_grad():")
         texts = [(text, "write under `torch.no_grad()`") for text in under]

@@ -46,7 +46,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def gets_results(hook: Function | None, source: Source) -> bool:
     parts = (part for call in calls(source.tree, _OF_RESULTS) for part in call.args)
-    return hook is not None and any(last_name(part) == hook.name for part in parts)
+    owner = source.above(hook, ast.ClassDef) if hook and hook.name == "__call__" else None
+    names = {hook and hook.name, *(("self", owner.name) if owner else ())}  # an object that is called
+    return any(last_name(getattr(part, "func", part)) in names for part in parts)
 
 
 def _passed_on(source: Source, value: str, target: ast.expr) -> str:
