@@ -135,6 +135,9 @@ ADVISED = [
             + "net(x).sum().backward()\n", ("inplace=True => ",)),
     Advised(CheckRule.STEP, NET + X + "a = net(x).sum()\nb = net(x).square().sum()\na.backward()\nopt.step()\nb.backward()\n",
             ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
+    Advised(CheckRule.STEP, NET + X + "make = nn.Linear(4, 4)\nfake = make(x)\na = net(fake.detach()).sum()\nb = net(fake).sum()\n"
+            "a.backward()\nopt.step()\nb.backward()\n",
+            ("opt.step()\nb.backward() => b.backward(inputs=list(make.parameters()))\nopt.step()",)),
     Advised(CheckRule.STEP, NET + X + "state = x\nfor _ in range(2):\n    state = net(state).sum() + x\n    opt.zero_grad()\n"
             + "    state.square().sum().backward(retain_graph=True)\n    opt.step()\n",
             ("net(state) => net(state.detach())",), meant="net(state) => net(state.detach())", carried=True),
@@ -169,6 +172,8 @@ ADVISED = [
             meant="self.words(ids) => self.words(ids) * 1"),
     Advised(CheckRule.LEAF_VIEW, W + "v = w[:2]\nv.mul_(2)\n(v * v).sum().backward()\n",
             (f"v.mul_(2) => {BY_GRAD}v.mul_(2)", "w[:2] => w.clone()[:2]")),
+    Advised(CheckRule.LEAF_VIEW, W + "v = w.expand(3, 4)\nv.mul_(2)\n(v * v).sum().backward()\n",
+            ("v.mul_(2) => v = v.clone()\nv.mul_(2)",), carried=True, meant="v.mul_(2) => v = v * 2"),
     Advised(CheckRule.SEVERAL, H + "a, b = h.chunk(2)\na.mul_(2)\n(a * b).sum().backward()\n",
             ("a.mul_(2) => a = a.mul(2)", "h.chunk(2) => h.narrow(0, 0, 2), h.narrow(0, 2, 2)", "h.chunk(2) => h[:2], h[2:]"),
             meant="a.mul_(2) => a = a * 2"),

@@ -244,7 +244,8 @@ def test_a_notebook_is_read(here, capsys):
         2 | y = w.exp()
           |     ------- `exp` saves its result here
           |
-          = help: write into a new tensor, which leaves the saved one as it was
+          = help: write into a new tensor, if no other name is to see the write, or
+                  clone what is saved before
           = help: or keep the program as it is and run it under unclobber.guard()
           = help: `unclobber run` decides: nothing was run here (confidence: high)
           = more: unclobber explain UC101

@@ -39,7 +39,7 @@ class RuleFacts:
     needs_graph: bool = False  # whether it is less likely a fault in folders of such functions, too
 
 
-_OUT_OF_PLACE = "write into a new tensor, which leaves the saved one as it was"
+_OUT_OF_PLACE = "write into a new tensor, if no other name is to see the write, or clone what is saved before"
 
 
 class CheckRule(Enum):
@@ -108,6 +108,7 @@ class CheckRule(Enum):
     LEAF_VIEW = RuleFacts(
         "UC202", "{how} writes to {name}, a view of a leaf that requires grad",
         "write under torch.no_grad(), or to a clone of the leaf", saved="the leaf is made here",
+        if_carried="write to a clone of it: no_grad would drop a gradient, or be refused as well",
         reported_from=HIGH, needs_training=False,
     )
     SEVERAL = RuleFacts(

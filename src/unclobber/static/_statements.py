@@ -152,9 +152,14 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     if merged.dead:
         return merged
     names = _bound_apart(left.names, right.names)
-    _leave_behind(run, merged, left, right, names, (text, not negated))
+    attributes = _bound_apart(left.attributes, right.attributes)
+    for name in names:
+        value, ends = merged.names[name], (left.names[name], right.names[name])
+        merged.names[name] = _left_behind(run, value, ends, (left, right), (text, not negated))
+    for name in attributes:
+        value, ends = merged.attributes[name], (left.attributes[name], right.attributes[name])
+        merged.attributes[name] = _left_behind(run, value, ends, (left, right), (text, not negated))
     if not calls(node.test):
-        attributes = _bound_apart(left.attributes, right.attributes)
         for end, holds in ((left, not negated), (right, negated)):
             pairs = [(name, merged.names[name], end.names[name]) for name in names]
             pairs += [(name, merged.attributes[name], end.attributes[name]) for name in attributes]
@@ -173,27 +178,26 @@ def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
     return reduce(merge, [run.execute(case.body, state.copy()) for case in node.cases])
 
 
-def _leave_behind(
-    run: FileRun, merged: FlowState, left: FlowState, right: FlowState, apart: list[str],
+def _left_behind(
+    run: FileRun, value: Value, ends: tuple[Value, Value], states: tuple[FlowState, FlowState],
     condition: tuple[str, bool],
-) -> None:  # fmt: skip
+) -> Value:  # fmt: skip
     """Take from what one branch alone bound the graph that the round before, or the time before a step, left
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
     What one branch left there was never there with a step of the other (``error = 0.0`` of lstms.pth).
     """
     clock, node, _ = run.round
+    (left, right), (yes, no), (text, holds) = states, ends, condition
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
-    (text, holds), is_stepped = condition, left.steps != right.steps
-    for name in apart if clock or is_stepped else ():
-        value, yes, no = merged.names[name], left.names[name], right.names[name]
-        if value.may or value.uses:
-            uses = yes.uses & no.uses
-            for use in value.uses - uses:
-                if use.clock > clock:
-                    alone = {(text, holds is (use in yes.uses))} if is_stepped else set()
-                    uses |= {use._replace(guards=use.guards | alone)}
-            may = value.may & (-(2 << node) | yes.may & no.may)
-            merged.names[name] = value._replace(uses=uses, may=may)
+    is_stepped = left.steps != right.steps
+    if not (clock or is_stepped) or not (value.may or value.uses):
+        return value
+    uses = yes.uses & no.uses
+    for use in value.uses - uses:
+        if use.clock > clock:
+            alone = {(text, holds is (use in yes.uses))} if is_stepped else set()
+            uses |= {use._replace(guards=use.guards | alone)}
+    return value._replace(uses=uses, may=value.may & (-(2 << node) | yes.may & no.may))
 
 
 @lru_cache(maxsize=1024)

@@ -132,6 +132,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     index = run.evaluate(target.slice, state) if expanded and isinstance(target, ast.Subscript) else Value()
     # torch warns of a mask's write, and refuses only its backward (`util.py` of XNOR-Net-PyTorch).
     is_apart |= index.kind == "tensor" and (state.mode > 0 or not value.grad)
+    is_apart |= value.leaf == Leaf.VIEW and not state.mode  # torch looks at the leaf first
     if expanded is not None and not is_apart and made.how not in torch_table().writes_expanded:
         less = (expanded.span.function != run.function) + isinstance(target, ast.Subscript) + expanded.less
         less += any(part.kind == "plain" for part in index.parts)  # a number gives a part of its own
@@ -260,7 +261,9 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     ):  # fmt: skip
         suspect(CheckRule.EMBEDDED, HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
-        suspect(CheckRule.LEAF_VIEW, HIGH - less, value.made)
+        is_expanded = origin is not None and origin.kind == "expanded"
+        carried = "carried" if is_expanded or (source is not None and source.grad == Grad.YES) else ""
+        suspect(CheckRule.LEAF_VIEW, HIGH - less, value.made, carried)
     if origin is None or origin.kind == "expanded":
         return
     grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
