@@ -172,9 +172,7 @@ def test_parts_that_einops_rearranges(pattern, is_view):
     assert blamed(REARRANGED.format(pattern)) == ["q *= 2"] * is_view
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"), [("n d -> b n d", {"UC202"}), ("n d -> (b n) d", set())]
-)
+@pytest.mark.parametrize(("pattern", "expected"), [("n d -> b n d", {"UC202"}), ("n d -> (b n) d", set())])
 def test_what_einops_repeats(pattern, expected):
     """A new axis of its own copies nothing: ``tnt.py`` of transformer-in-transformer."""
     body = f"""

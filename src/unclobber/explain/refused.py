@@ -269,8 +269,8 @@ class _Refused:
         return resolve(next(saved, ()))
 
     def _carries_gradient(self, target: WriteTarget, leaf: torch.Tensor | None, site: Site | None) -> bool:
-        """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to, besides
-        the leaf that it writes and that is no parameter; or it computes a parametrized weight."""
+        """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to,
+        besides a leaf that is no parameter; or it computes a parametrized weight."""
         place = self.values.place(self.depth)
         if (site is not None and site.parametrizes) or place is None or isinstance(leaf, torch.nn.Parameter):
             return site is not None and site.parametrizes

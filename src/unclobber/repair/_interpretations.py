@@ -54,7 +54,7 @@ class _Calls(TorchFunctionMode):
         super().__exit__(*error)
 
     def begin(self, call: EngineCall) -> Any:
-        """Turn the mode on, which is off while it handles `backward`: checkpoints and hooks call torch there."""
+        """Turn the mode on, which is off while it handles `backward`: checkpoints call torch there."""
         return super().__enter__()
 
     def end(self, state: Any, call: EngineCall) -> None:

@@ -65,8 +65,8 @@ class CheckRule(Enum):
         "UC101",
         "the optimizer's step changes the parameters of {name} between their use and the backward that "
         "needs them",
-        "call step() after the backward of every loss that was computed with these parameters, with `inputs=` "
-        "of those that are not to add to their gradients, or compute a later loss anew after the step",
+        "call step() after the backward of every loss that was computed with these parameters, with "
+        "`inputs=` of those that are not to add to their gradients, or compute a later loss after the step",
         saved="{name} is used here", write="changed here by the optimizer",
         if_carried="detach what one turn of the loop hands to the next, or compute it anew in each turn",
         reported_from=HIGH, is_measured_high=False, needs_training=False,

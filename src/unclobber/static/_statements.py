@@ -151,24 +151,17 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     merged = merge(left, right)
     if merged.dead:
         return merged
-    names = _bound_apart(left.names, right.names)
-    attributes = _bound_apart(left.attributes, right.attributes)
-    for name in names:
-        value, ends = merged.names[name], (left.names[name], right.names[name])
-        merged.names[name] = _left_behind(run, value, ends, (left, right), (text, not negated))
-    for name in attributes:
-        value, ends = merged.attributes[name], (left.attributes[name], right.attributes[name])
-        merged.attributes[name] = _left_behind(run, value, ends, (left, right), (text, not negated))
+    bound: tuple[dict[str, tuple[Value, Value]], ...] = ({}, {})
+    for names in (merged.names, merged.attributes):
+        ends = (left.names, right.names) if names is merged.names else (left.attributes, right.attributes)
+        for name in [name for name, value in ends[0].items() if ends[1].get(name, value) is not value]:
+            values = ends[0][name], ends[1][name]
+            names[name] = _left_behind(run, names[name], values, (left, right), (text, not negated))
+            for at, old in enumerate(values):
+                bound[at].update({name: (names[name], old)} if names[name] is not old else {})
     if not calls(node.test):
-        for end, holds in ((left, not negated), (right, negated)):
-            pairs = [(name, merged.names[name], end.names[name]) for name in names]
-            pairs += [(name, merged.attributes[name], end.attributes[name]) for name in attributes]
-            merged.bound_if[text, holds] = {name: (new, old) for name, new, old in pairs if new is not old}
+        merged.bound_if |= {(text, not negated): bound[0], (text, negated): bound[1]}
     return merged
-
-
-def _bound_apart(left: dict[str, Value], right: dict[str, Value]) -> list[str]:
-    return [name for name, value in left.items() if right.get(name, value) is not value]
 
 
 @follows(ast.Match)
@@ -179,15 +172,14 @@ def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
 
 
 def _left_behind(
-    run: FileRun, value: Value, ends: tuple[Value, Value], states: tuple[FlowState, FlowState],
-    condition: tuple[str, bool],
+    run: FileRun, value: Value, ends: tuple[Value, Value], ways: tuple[FlowState, FlowState], by: tuple[str, bool]
 ) -> Value:  # fmt: skip
     """Take from what one branch alone bound the graph that the round before, or the time before a step, left
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
     What one branch left there was never there with a step of the other (``error = 0.0`` of lstms.pth).
     """
     clock, node, _ = run.round
-    (left, right), (yes, no), (text, holds) = states, ends, condition
+    (left, right), (yes, no), (text, holds) = ways, ends, by
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
     is_stepped = left.steps != right.steps
     if not (clock or is_stepped) or not (value.may or value.uses):

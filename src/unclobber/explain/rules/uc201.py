@@ -27,7 +27,7 @@ WORDING = Wording(
 _OUTDATED = Wording(
     "{view} is a view from before its memory got a history, and torch takes it for a leaf",
     _refused.WRITTEN,
-    ("an earlier write gave the memory its history; torch renews a view's when it is read, not when written",),
+    ("a later write gave the memory its history; torch renews a view's once it is read, not written",),
 )
 _UPDATES = frozenset(("sub_", "add_", "addcmul_", "addcdiv_"))
 
