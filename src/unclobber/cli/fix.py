@@ -280,7 +280,7 @@ def _ways(rounds: Rounds, take: int | None) -> list[tuple[str, str]]:
             else:
                 said = f"way {number}, not proved, yours to decide: {title}"
             lines = [_sentence(said), *(_sentence(f"note: {note}", indent="  ") for note in notes)]
-            # `--take` shows the diff of a proved one; what nobody proved is shown for the user's decision.
+            # `--take` shows the diff of a proved one; what is not proved is for the user to decide.
             diff = "" if is_chosen or way.proof else on_disk.diff(way.texts)
             (chosen if is_chosen else others).append(("\n".join(lines), diff))
         if best is not None:

@@ -92,7 +92,8 @@ class _SmallRun:
         names: dict[str, Any] = {name: tensors[0] for name, tensors in self.inputs.items()}
         if module is not None:
             names["module"] = module.requires_grad_(only in (None, PARAMETERS))
-            self.inputs |= {PARAMETERS: weights} if (weights := list(module.parameters())) else {}
+            if weights := list[Tensor](module.parameters()):
+                self.inputs[PARAMETERS] = weights
         self._wanted = [tensor for tensor in (*own, *self.inputs.get(PARAMETERS, ())) if tensor.requires_grad]
         before = set(nodes_of(own))
         namespace = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, **names}

@@ -158,11 +158,6 @@ def _is_carried(saved: SavedTensor, node: Any) -> bool:
     return node in compat.graph.nodes_below(since)
 
 
-def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
-    seen = saved.entry is not None and ledger.state_of(saved).changed
-    return seen or _has_changed_past_torch(saved, ledger)
-
-
 def _has_changed_past_torch(saved: SavedTensor, ledger: Ledger) -> bool:
     fingerprints = ledger.fingerprints
     return fingerprints is not None and (
@@ -176,7 +171,9 @@ def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
         resolve(kept.stack)
         for node in reads.visited()
         for _, kept in reads.kept_by(node)
-        if kept is not saved and _has_changed(kept, ledger) and not reads.never_read(kept, ledger, node)
+        if kept is not saved
+        and ((kept.entry and ledger.state_of(kept).changed) or _has_changed_past_torch(kept, ledger))
+        and not reads.never_read(kept, ledger, node)
     )
 
 

@@ -40,8 +40,10 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
         )
     if replay is not None:
         graphed = _GRAPHED if any(map(_is_graphed, replay[::2])) else ""
+        site = resolve(replay)
+        first = "" if site is None else f" (first at {_place(site.path, site.line)})"
         sentences.append(
-            f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
+            f"a CUDA graph was replayed{first}: its kernels write memory past every operation, so "
             f"what they overwrite is not seen{graphed}"
         )
     return tuple(sentences)
@@ -50,11 +52,6 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
 def _is_graphed(code: CodeType) -> bool:
     graphs = torch.cuda.graphs.__file__
     return code.co_filename == graphs and code.co_qualname.startswith("make_graphed_callables.")
-
-
-def _first(stack: Stack) -> str:
-    site = resolve(stack)
-    return "" if site is None else f" (first at {_place(site.path, site.line)})"
 
 
 def _names(functions: Sequence[tuple[str, str, int]]) -> str:

@@ -63,7 +63,8 @@ class Site:
     """1-based, in characters; None if the statement starts its line."""
 
     @property
-    def parametrizes(self) -> bool:  # `torch.nn.utils.parametrize` takes what its function returns
+    def parametrizes(self) -> bool:
+        """Whether the line computes a weight for ``torch.nn.utils.parametrize``."""
         return any(frame.library and frame.path.endswith("parametrize.py") for frame in self.stack)
 
 

@@ -27,8 +27,7 @@ Variant = Literal[
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked", "kept",  # UC103
     "recomputed", "cached", "differs",  # UC105
-    "outdated",  # UC201
-    "expanded",  # UC202
+    "outdated", "expanded",  # UC201, UC202
     "no_grad", "inference_mode",  # UC204
     "saved", "trained",  # UC206
     "input",  # UC207

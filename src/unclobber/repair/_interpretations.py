@@ -47,18 +47,18 @@ class _Calls(TorchFunctionMode):
 
     def __enter__(self) -> Any:
         engine.subscribe(self, last=True)
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: object) -> None:
         engine.unsubscribe(self)
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def begin(self, call: EngineCall) -> Any:
         """Turn the mode on, which is off while it handles `backward`: checkpoints call torch there."""
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def end(self, state: Any, call: EngineCall) -> None:
-        super().__exit__(None, None, None)
+        super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
 def _write_not_recorded(func: Any, args: Any, kwargs: Any) -> Any:

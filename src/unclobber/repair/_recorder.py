@@ -144,11 +144,9 @@ def _stop_at_freed(nodes: list[Any]) -> None:
     for node in nodes:
         if _FREED in node.metadata and _STOPPED not in node.metadata:
             node.metadata[_STOPPED] = True
-            node.register_prehook(_nothing)
-
-
-def _nothing(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
-    return tuple(None if gradient is None else torch.zeros_like(gradient) for gradient in gradients)
+            node.register_prehook(
+                lambda gradients: tuple(None if g is None else torch.zeros_like(g) for g in gradients)
+            )
 
 
 def _copy(tensor: Any) -> torch.Tensor | None:

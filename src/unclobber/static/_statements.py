@@ -172,7 +172,7 @@ def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
 
 
 def _left_behind(
-    run: FileRun, value: Value, ends: tuple[Value, Value], ways: tuple[FlowState, FlowState], by: tuple[str, bool]
+    run: FileRun, value: Value, ends: tuple[Value, ...], ways: tuple[FlowState, ...], by: tuple[str, bool]
 ) -> Value:  # fmt: skip
     """Take from what one branch alone bound the graph that the round before, or the time before a step, left
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...model import Finding, Help, Need, Save
+from ...model import Finding, Help, Save
 from ...model.text import listing
 from .._evidence import FreedEvidence
 from ._wording import Wording
@@ -77,7 +77,8 @@ def judge(evidence: FreedEvidence) -> Finding:
         return _DONATED.finding("UC301", {"nth": None if freed is None else str(freed.nth)}, **facts)
     shown = (saved, needed)
     link = _link(evidence)
-    loops = freed is not None and needed is not None and _same_place(freed, needed)
+    sites = [call.site for call in (freed, needed) if call is not None and call.site is not None]
+    loops = len({(site.path, site.line, site.column) for site in sites}) == 1 < len(sites)
     joined = None if evidence.joined is None or evidence.reentrant else evidence.joined.site
     states = listing([f"`{name}`" for name in evidence.hidden_state])
     cut = _cut(evidence)
@@ -157,12 +158,6 @@ def _needed_label(evidence: FreedEvidence, loops: bool) -> str | None:
         return "needed again here"
     # One label serves both places of a loop.
     return _freed_label(evidence, loops) if loops else f"backward {needed.nth} needs it again here"
-
-
-def _same_place(a: Need, b: Need) -> bool:
-    if a.site is None or b.site is None:
-        return False
-    return (a.site.path, a.site.line, a.site.column) == (b.site.path, b.site.line, b.site.column)
 
 
 def _cut(evidence: FreedEvidence) -> str:
