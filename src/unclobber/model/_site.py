@@ -64,7 +64,7 @@ class Site:
 
     @property
     def parametrizes(self) -> bool:
-        """Whether the line computes a weight for ``torch.nn.utils.parametrize``."""
+        """Return whether the line computes a weight for ``torch.nn.utils.parametrize``."""
         return any(frame.library and frame.path.endswith("parametrize.py") for frame in self.stack)
 
 

@@ -91,9 +91,7 @@ class Help(Enum):
     LATER_OR_NEW = "write after the backward, or into a new tensor"
     CLONE_FOR_CHECKPOINT = "or give a clone of the tensor to checkpoint as an argument"
 
-    CLONE_CACHED = (
-        "write into a new tensor, or to a copy: clone what {operation} returns before writing to it"
-    )
+    CLONE_CACHED = "write into a new tensor, or to a copy: clone what {operation} returns before the write"
     RECOMPUTE_IT = "or let the checkpoint's policy recompute {operation} instead of saving what it returns"
     PASS_TO_CHECKPOINT = (
         "read {names} before the checkpoint, give it the value as an argument, and change it outside of the "
