@@ -44,6 +44,43 @@ def identity_of_a_save():
     return saved is x, saved.data_ptr() == x.data_ptr(), hasattr(saved, "tag")
 
 
+class Wrapper(torch.Tensor):
+    """A tensor whose values lie in another one, which has an autograd graph of its own."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        with torch.overrides.enable_reentrant_dispatch():
+            return cls(func(*[a.inner if isinstance(a, cls) else a for a in args], **(kwargs or {})))
+
+
+def graph_within_a_subclass():
+    """Return whether a derivative within the saved wrapper can be taken on."""
+    x = Wrapper(torch.tensor(2.0, requires_grad=True)).requires_grad_()
+    (gradient,) = torch.autograd.grad(x * x, x, Wrapper(torch.tensor(1.0)), create_graph=True)
+    return gradient.inner.requires_grad
+
+
+def graph_within_a_subclass_with_hooks():
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        return graph_within_a_subclass()
+
+
+def detached_in_a_profile():
+    """Return whether the profiler sees a `detach` of a program that calls none."""
+    x = torch.ones(2, requires_grad=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        (x * 2).exp().sum().backward()
+    return "aten::detach" in {event.key for event in profile.key_averages() if event.count > 1}
+
+
 def identity_of_a_hook():
     """Return whether the hook itself lies among a tensor's hooks, and what equals it."""
     x = torch.ones(2, requires_grad=True)
@@ -176,6 +213,9 @@ def frames_below_a_hook():
     [
         (flag_of_a_leaf, [4.0, 6.0], None),
         (identity_of_a_save, (True, True, True), (False, True, False)),
+        (detached_in_a_profile, False, core.loaded().module is None),
+        (graph_within_a_subclass, True, False),
+        (graph_within_a_subclass_with_hooks, False, False),
         (identity_of_a_hook, (True, True), (False, True)),
         (identity_of_a_function, (True, True), (False, True)),
         (frames_of_an_error, (False, FRAMES), (True, FRAMES)),

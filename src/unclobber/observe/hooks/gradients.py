@@ -170,7 +170,10 @@ def _shared(gradients: Iterable[Any], alone: int | None, counts: Counts) -> list
             shared.append(_SharedGradient(gradient, False))
             continue
         # called twice, because most gradients wait nowhere else, and a call costs as much as this
-        if compat.tensors.use_count(gradient) > alone and _has_others(gradient, alone, held_by_function):
+        waits = compat.tensors.use_count(gradient) > alone
+        if not (waits or gradient._base is not None) or not compat.tensors.is_plain(gradient):
+            continue  # a subclass's or a traced one's values can't be compared
+        if waits and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _is_in_shared(gradient, counts.base, held_by_function):
             shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))

@@ -156,7 +156,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
         return False
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         return False
-    return not is_functorch_wrapper(tensor)
+    return not (tensor._has_symbolic_sizes_strides or is_functorch_wrapper(tensor))
 
 
 use_count: Callable[[torch.Tensor], int] = torch._C.TensorBase._use_count  # type: ignore[attr-defined]

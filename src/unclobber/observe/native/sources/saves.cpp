@@ -372,6 +372,7 @@ bool Queue::lends(c10::StorageImpl* storage) const {
 
 bool Queue::lends_to(c10::StorageImpl* storage) const {
   const auto start = reinterpret_cast<uintptr_t>(storage->data());
+  if (start == 0) return false;  // a traced tensor has no memory, and no number of bytes that could be read
   const uintptr_t end = start + storage->nbytes();
   auto at = lent_memory_.lower_bound({start > longest_lent_ ? start - longest_lent_ : 0, 0});
   for (; at != lent_memory_.end() && at->first.first < end; ++at) {
@@ -513,10 +514,11 @@ UNCLOBBER_COLD bool is_borrowed(const c10::StorageImpl* storage) {
 
 // With the gaps that strides leave; empty if there are none that can be read.
 std::string_view bytes_in(const at::Tensor& tensor) {
-  const Extent extent(tensor);
   const auto* storage = storage_of(tensor);
   const auto* start = static_cast<const char*>(storage->data());
-  if (start == nullptr || extent.end > static_cast<int64_t>(storage->nbytes())) return {};
+  if (start == nullptr) return {};  // as of a traced tensor, whose sizes may be symbols
+  const Extent extent(tensor);
+  if (extent.end > static_cast<int64_t>(storage->nbytes())) return {};
   return {start + extent.first, static_cast<size_t>(extent.end - extent.first)};
 }
 
