@@ -81,12 +81,6 @@ def _prepare() -> None:
     Session.prepare()
 
 
-def _may_fork() -> bool:  # a child would lack other threads and an accelerator's context
-    import torch
-
-    return hasattr(os, "fork") and threading.active_count() == 1 and not torch.cuda.is_initialized()
-
-
 def _threads() -> int:
     try:
         return len(os.listdir("/proc/self/task"))
@@ -108,7 +102,11 @@ def _decode(digits: str) -> Job:
 
 def _run(job: Job, digits: str, no_new_threads: bool) -> str:
     """Run a job in a child, and return how it ended: ``done``, ``timeout`` or ``with exit code <code>``."""
-    if not (no_new_threads and _may_fork()):
+    import torch
+
+    # A fork would lack other threads and an accelerator's context.
+    may_fork = hasattr(os, "fork") and threading.active_count() == 1 and not torch.cuda.is_initialized()
+    if not (no_new_threads and may_fork):
         again = [sys.executable, "-m", "unclobber.repair._driver", digits]
         fresh = subprocess.Popen(again, pass_fds=[at for at in [job.at.input] if at >= 0])
         try:

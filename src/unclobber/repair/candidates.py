@@ -44,6 +44,11 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
         # `fix` proves edits for the script's own process alone.
         proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
         fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends), [])
+        saves = {_lines(each)[1] for each in findings if _lines(each)[0] == _lines(finding)[0]}
+        if len(saves) > 1 and len(fixes) > 1 and fixes[1].title.startswith("or write"):
+            # One edit of the write does what each of the saves needs an edit for.
+            form = replace(fixes[1], title=fixes[1].title.removeprefix("or "))
+            fixes = [form, replace(fixes[0], title=f"or {fixes[0].title}")]
         if fixes:
             findings[at] = _carrying(finding, *fixes)
     return replace(report, findings=tuple(findings))
@@ -55,7 +60,10 @@ def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: En
     own = [site.path for site in places if not site.library]
     if not own:
         return []
-    project = Project(root_of(script or own[0]), _cells(own), notebook=_notebook(own[0]))
+    texts = {os.path.realpath(path): text_of(path) for path in own}
+    # those of a notebook's cells, or of standard input
+    cells = {path: "".join(text.lines) for path, text in texts.items() if text and text.modified is None}
+    project = Project(root_of(script or own[0]), cells, notebook=_notebook(own[0]))
     if any(len(project.text(path) or "") > LONGEST for path in dict.fromkeys(own)):
         return []
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
@@ -71,13 +79,13 @@ def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: En
     return [Fix(f"`{proved_by}` looks for an edit, and proves it by running it")] if can_try else []
 
 
+def _lines(finding: Finding) -> tuple[object, ...]:  # those of the write that is blamed and of the save
+    both = next(iter(finding.blamed), None), finding.saved and finding.saved.site
+    return tuple(site and (site.path, site.line) for site in both)
+
+
 def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first
     return tuple(sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed))
-
-
-def _cells(paths: list[str]) -> dict[str, str]:  # of a notebook's cells, or of standard input
-    texts = {os.path.realpath(path): text_of(path) for path in paths}
-    return {path: "".join(text.lines) for path, text in texts.items() if text and text.modified is None}
 
 
 def _notebook(path: str) -> str:

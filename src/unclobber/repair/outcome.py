@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..model import Edit, Finding, Interpretation
+from ..model import Finding, Interpretation
 from ..model.text import listing, plural, size
 from .project import Project
 
@@ -97,7 +97,9 @@ class Repair:
         edits = project.edits(self.texts)
         if len({edit.path for edit in edits}) != 1:
             return ""
-        lines = [str(line) for line in dict.fromkeys(map(_line, edits))]
+        # for inserted lines, the line before which they are inserted
+        starts = (e.end_line + 1 if e.new.startswith(f"{e.old}\n") else e.line for e in edits)
+        lines = list(map(str, dict.fromkeys(starts)))
         return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
 
     def difference_from(self, best: Repair) -> str:
@@ -117,10 +119,6 @@ class Repair:
         if best.proof.to_end and not self.proof.to_end:
             clauses.append(f"proved up to backward {self.proof.backward}: {self.proof.why_not_to_end}")
         return "; ".join(clauses)
-
-
-def _line(edit: Edit) -> int:  # for inserted lines, the line before which they are inserted
-    return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,9 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
         and _reads_attribute(backward, back, name)
         and (line := source.own_line(statement)) is not None
     }
-    if not kept or _binds_any(backward, set(kept)):
+    bound = [target for n in walk(backward) if isinstance(n, ast.Assign) for target in n.targets]
+    names_bound = {target.id for target in bound if isinstance(target, ast.Name)}
+    if not kept or kept.keys() & (names_bound | {*parameters_of(backward)}):
         return None
     names = ", ".join(kept)
     load = source.first_in(backward, f"{names}{',' if len(kept) == 1 else ''} = {back}.saved_tensors")
@@ -155,9 +157,3 @@ def _kept(statement: ast.stmt, ctx: str) -> str:
 
 def _reads_attribute(function: Function, owner: str, name: str) -> bool:
     return any(is_attribute_of(node, owner) and node.attr == name for node in walk(function))
-
-
-def _binds_any(function: Function, names: set[str]) -> bool:
-    assigns = (n for n in walk(function) if isinstance(n, ast.Assign))
-    targets = {target.id for n in assigns for target in n.targets if isinstance(target, ast.Name)}
-    return bool(({*parameters_of(function)} | targets) & names)
