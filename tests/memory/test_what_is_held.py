@@ -58,6 +58,20 @@ def test_a_list_keeps_graphs():
     assert one.tried.saved >= 4 * x.nbytes
 
 
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_gradient_that_is_part_of_the_loss_frees_nothing(twice):
+    """A gradient penalty is taken before the loss is whole, which the next backward goes through."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
+
+    def penalised():
+        x = numbers(400, WIDTH)
+        loss = model(x * 2).mean()
+        (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=twice)
+        (loss + gradient.square().mean()).backward()
+
+    assert bool(changes(penalised, "held")) is not twice
+
+
 def test_all_names_of_a_memory_are_told():
     """Three views of one tensor: the memory goes with the last of them, and each is named."""
 

@@ -394,6 +394,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         leaves, graph = self._name_saves(roots)
         if trace.backwards + 1 == self.step:
             trace.backward_began, trace.retained = trace.tick, call.keeps_graph
+            trace.differentiable = call.creates_graph
             if self.keep_results:
                 trace.results += self._copies(roots)
                 trace.roots = len(roots)

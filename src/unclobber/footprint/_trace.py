@@ -172,6 +172,7 @@ class Trace:
     """The tick before the step's first operation of a module, or on a tensor that needs a gradient."""
     backward_began: int | None = None
     retained: bool = False  # whether the recorded backward was called with ``retain_graph=True``
+    differentiable: bool = False  # whether it was with ``create_graph=True``: another backward follows
     backwards: int = 0
     ended_early: str | None = None
     failed: Operation | None = None

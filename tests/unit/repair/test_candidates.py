@@ -312,7 +312,9 @@ def test_the_edit_at_an_element_of_a_container(made, code, tmp_path):
 def test_the_edit_of_a_write_is_first_where_several_lines_saved(tmp_path):
     """Else each of the lines that saved needs an edit of its own; after one, a copy comes first."""
     path = tmp_path / "script.py"
-    body = "def run(h):\n    a = h ** 2\n{}    h.mul_(2)\n    return a.sum() + h.sum()\nrun(w * 1).backward()\n"
+    body = (
+        "def run(h):\n    a = h ** 2\n{}    h.mul_(2)\n    return a.sum() + h.sum()\nrun(w * 1).backward()\n"
+    )
     saves = ("", "    a = a + h ** 3\n")
     once, twice = (with_candidates(reported(path, HEAD + body.format(more)), str(path)) for more in saves)
     assert [fix.title.split(",")[0] for fix in once.findings[0].fixes[:2]] == [

@@ -41,7 +41,8 @@ def held(trace: Trace) -> Iterable[Option]:
     """Yield a change for each variable; without a known variable, one for the line that made the memory."""
     groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
-    for storage in _idle(trace):
+    # A gradient penalty's backward comes before the loss is whole: the next one reads what is held.
+    for storage in () if trace.differentiable else _idle(trace):
         graph = [name for name in trace.names if storage.number in name.keeps]
         # The graph first: giving up a value would leave the saves of its graph alive.
         holders = graph or [name for name in trace.names if name.storage == storage.number]
