@@ -60,9 +60,10 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> list[GraphAttribute
     attributes: list[GraphAttribute] = []
     for owner, name, value in freed or read_before:
         is_buffer = name in _buffers(owner)
-        path = _buffer_path(value, frames) if is_buffer else _path(owner, name, frames)
+        path = ProgramNames(frames).parameter(value) if is_buffer else _path(owner, name, frames)
         if path is None:
             return []
+        path = re.sub(r"\.(\d+)(?=\.)", r"[\1]", path) if is_buffer else path  # `net[1].mean` of a Sequential
         in_place = is_buffer and value._version > 0
         is_alone = is_a(value, torch.Tensor)
         detached, cut = (f"{path} = {path}.detach()", None) if in_place else _detached(owner, name, is_alone)
@@ -78,11 +79,6 @@ def _buffers(owner: Any) -> dict[str, Any]:
 def _path(owner: Any, name: str, frames: Sequence[FrameType]) -> str | None:
     way = ProgramNames(frames).way_to(owner)
     return None if way is None else f"{way}.{name}"
-
-
-def _buffer_path(buffer: torch.Tensor, frames: Sequence[FrameType]) -> str | None:
-    path = ProgramNames(frames).parameter(buffer)
-    return None if path is None else re.sub(r"\.(\d+)(?=\.)", r"[\1]", path)  # `net[1].mean` of a Sequential
 
 
 def tensors(value: Any) -> list[torch.Tensor]:  # alone, or in a list or tuple

@@ -52,6 +52,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
         reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
+        one_forward=failure.is_of_one_forward(mark),
         joined=joined and joined[0],
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
@@ -104,6 +105,13 @@ class _SecondBackward:
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
                 return of_node(node, note.stack), note.stack
         return None
+
+    def is_of_one_forward(self, mark: BackwardMark | None) -> bool:
+        """Return whether all that this call began at was computed before the earlier backward."""
+        starts = () if self.call is None or mark is None else self.call.of_engine.starts
+        return (
+            mark is not None and any(starts) and max(map(compat.graph.sequence_number, starts)) < mark.before
+        )
 
     def freed_by(self) -> BackwardMark | None:  # None if no hook saw it
         mark = self._went_through()

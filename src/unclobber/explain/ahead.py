@@ -26,7 +26,10 @@ from . import reads
 def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTensor, Any]]:
     """Yield the other saves that the running backward would refuse, each with the node that has yet to unpack
     it, in the order in which it would unpack them."""
-    moved = {id(kept) for kept in ledger.saves() if kept is not first and _is_refused(kept)}
+    saves = (kept for kept in ledger.saves() if kept is not first and not kept.unchecked)
+    # A save that lost its history belongs to another code.
+    whole = (kept for kept in saves if kept.entry is None or kept.entry.detached is None)
+    moved = {id(kept) for kept in whole if kept.alias._version != kept.version}
     call = backward_calls.current()
     if not moved or call is None:
         return
@@ -51,12 +54,6 @@ def _unpacks_all(node: Any) -> bool:
     steps = [] if code is None else dis.get_instructions(code)
     before = takewhile(lambda step: step.opcode not in dis.hasjrel and "RETURN" not in step.opname, steps)
     return any(step.argval == "saved_tensors" for step in before)
-
-
-def _is_refused(saved: SavedTensor) -> bool:  # a save that lost its history belongs to another code
-    if saved.unchecked or (saved.entry is not None and saved.entry.detached is not None):
-        return False
-    return saved.alias._version != saved.version
 
 
 def _is_freed(node: Any, call: BackwardCall) -> bool:

@@ -8,7 +8,6 @@ library's, and the line that called the function is the program's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import CodeType
 
 import torch
 
@@ -39,7 +38,8 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
             "watched, but not what its backward writes through `.data`"
         )
     if replay is not None:
-        graphed = _GRAPHED if any(map(_is_graphed, replay[::2])) else ""
+        graphs = [code.co_qualname for code in replay[::2] if code.co_filename == torch.cuda.graphs.__file__]
+        graphed = _GRAPHED if any(name.startswith("make_graphed_callables.") for name in graphs) else ""
         site = resolve(replay)
         first = "" if site is None else f" (first at {_place(site.path, site.line)})"
         sentences.append(
@@ -47,11 +47,6 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
             f"what they overwrite is not seen{graphed}"
         )
     return tuple(sentences)
-
-
-def _is_graphed(code: CodeType) -> bool:
-    graphs = torch.cuda.graphs.__file__
-    return code.co_filename == graphs and code.co_qualname.startswith("make_graphed_callables.")
 
 
 def _names(functions: Sequence[tuple[str, str, int]]) -> str:

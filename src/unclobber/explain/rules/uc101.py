@@ -74,10 +74,12 @@ def judge(evidence: Evidence) -> Finding | None:
         how = "was written to" if at_times else _kept(evidence)
     wording = _UNREAD if harmless and not as_saved else _AT_OTHER_TIMES if as_saved and at_times else WORDING
     so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
+    left = "no write that was seen changed" if as_saved else "no gradient that is computed here reads"
+    spared = f"{left} {'what this call saved' if at_times else 'this tensor'}"
     names = {
         "how": how,
         "past_torch": evidence.past_torch,
-        "spared": _spared(as_saved, at_times) if kept and evidence.changed_too else None,
+        "spared": spared if kept and evidence.changed_too else None,
         "others": f"{_others(evidence)} saved{' in other calls' if at_times else ', too'}",
         "so": so if evidence.unseen else None,
         "operation": evidence.writes[0].operation if evidence.writes else None,
@@ -143,11 +145,6 @@ def _kept(evidence: Evidence) -> str:
     own = all(write.expression == evidence.save.expression is not None for write in evidence.writes)
     changed = "was changed in shape or strides, in no value,"
     return changed if own else f"shares its {shared} with a tensor that {changed}"
-
-
-def _spared(as_saved: bool, at_times: bool) -> str:
-    left = "no write that was seen changed" if as_saved else "no gradient that is computed here reads"
-    return f"{left} {'what this call saved' if at_times else 'this tensor'}"
 
 
 def _others(evidence: Evidence) -> str:

@@ -40,10 +40,11 @@ _DONATED = Wording(
 )
 """For compiled code that was compiled to be used up ("donated buffers")."""
 _ATTRIBUTE = "`{attribute}` ties this backward to an earlier graph, which {by}"
+_SHARED = "{what} is part of this backward's graph and of one that {by}"
 _EITHER = (Help.SUM_OF_LOSSES, Help.RETAIN)
 _ANEW = (Help.ANEW, Help.DETACH_WHERE_USED, *_EITHER)
 
-Link = Literal["checkpoint", "root", "computed once", "attribute", "state", "operation", "unknown"]
+Link = Literal["checkpoint", "root", "computed once", "attribute", "state", "losses", "operation", "unknown"]
 
 WORDING: dict[Link, tuple[str, tuple[Help, ...]]] = {
     "checkpoint": (
@@ -57,7 +58,8 @@ WORDING: dict[Link, tuple[str, tuple[Help, ...]]] = {
     "computed once": (_ATTRIBUTE, (Help.ANEW_IN_FORWARD, Help.KEEP_DETACHED, *_EITHER)),
     "attribute": (_ATTRIBUTE, (Help.DETACH_STATE, *_EITHER)),
     "state": ("{states} {tie} this backward to an earlier graph, which {by}", (Help.CUT, *_EITHER)),
-    "operation": ("{what} is part of this backward's graph and of one that {by}", _ANEW),
+    "losses": (_SHARED, (Help.RETAIN, Help.SUM_OF_LOSSES)),
+    "operation": (_SHARED, _ANEW),
     "unknown": ("this backward goes on into a graph that {by}", _ANEW),
 }
 """Message and helps, by what links both graphs."""
@@ -79,7 +81,8 @@ def judge(evidence: FreedEvidence) -> Finding:
     link = _link(evidence)
     sites = [call.site for call in (freed, needed) if call is not None and call.site is not None]
     loops = len({(site.path, site.line, site.column) for site in sites}) == 1 < len(sites)
-    joined = None if evidence.joined is None or evidence.reentrant else evidence.joined.site
+    is_shown = not evidence.reentrant and link != "losses"
+    joined = evidence.joined.site if is_shown and evidence.joined is not None else None
     states = listing([f"`{name}`" for name in evidence.hidden_state])
     cut = _cut(evidence)
     if not cut and link == "state":
@@ -126,7 +129,9 @@ def _link(evidence: FreedEvidence) -> Link:
         return "computed once" if evidence.attribute_is_freed else "attribute"
     if evidence.hidden_state:
         return "state"
-    return "unknown" if evidence.saved is None else "operation"
+    if evidence.saved is None:
+        return "unknown"
+    return "losses" if evidence.one_forward else "operation"
 
 
 def _what(save: Save | None) -> str:  # inside a library, the user's call says more
