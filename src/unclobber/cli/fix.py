@@ -248,8 +248,8 @@ def _print(
     if is_kept:
         click.echo(_sentence("note: found by an earlier `unclobber fix`; nothing that it depends on changed"))
     if not written and len(rounds.ways) > len(rounds.proved):
-        another = repeated("--write", "--take", "N")
-        click.echo(_sentence(f"another way: `{another}` writes way N, and shows it without --write"))
+        intro, other = "another way" if rounds.proved else "your choice", repeated("--write", "--take", "N")
+        click.echo(_sentence(f"{intro}: `{other}` writes way N, and shows it without --write"))
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:

@@ -10,7 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
 from run_and_recorded import define, stack_here
+from unclobber.explain.rules._words import memory_of
 from unclobber.explain.spelling import spell_write
+from unclobber.model import Write
 from unclobber.report._labels import label
 
 SETUP = """
@@ -138,3 +140,13 @@ program(torch.ones(4, 8), torch.ones(2, 4, requires_grad=True)).sum().backward()
     assert finding.fixes[0].title.startswith(advice)
     said = label(finding, "saved", finding.saved).replace("\N{NO-BREAK SPACE}", " ")
     assert said.endswith("here: a gradient is computed from it")
+
+
+@pytest.mark.parametrize(
+    ("written", "memory"),
+    [("x[:, 1]", "x"), ("x.data[0]", "x"), ("self.data[:, i]", "self.data"), ("self.h.data", "self.h")],
+)
+def test_the_name_of_a_written_memory(written, memory):
+    """`.data` is torch's, but that of `self` is an attribute of the program's."""
+    write = Write(None, "copy_", True, True, expression=written, reached="same")
+    assert memory_of([write]) == memory

@@ -27,7 +27,8 @@ def tensor_name(save: Save, writes: Sequence[Write] = ()) -> str:
 def memory_of(writes: Sequence[Write]) -> str | None:
     """Return the first written place in this memory: ``self.queue`` of ``self.queue[:, i] = keys``."""
     texts = (write.expression for write in writes if write.expression and write.reached == "same")
-    names = (re.sub(r"(\[.*\]|\.data)+$", "", text, flags=re.DOTALL) for text in texts)
+    # `self.data` is an attribute of the program's own.
+    names = (re.sub(r"(\[.*\]|(?<!\bself)\.data)+$", "", text, flags=re.DOTALL) for text in texts)
     return next((name for name in names if name.replace(".", "").isidentifier()), None)
 
 
