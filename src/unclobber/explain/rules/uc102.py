@@ -27,7 +27,7 @@ OPERATION = Wording(
     helps=(Help.READ_A_COPY,),
     variant="self-overlap",
 )
-_BY_CONTENT = Wording(SPOILT, notes=(SILENT,), helps=(Help.PAST_TORCH_LATER, Help.PAST_TORCH_COPY))
+_BY_CONTENT = Wording(SPOILT, notes=(SILENT,), helps=(Help.PAST_TORCH_COPY, Help.PAST_TORCH_LATER))
 _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
