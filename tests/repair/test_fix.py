@@ -769,3 +769,24 @@ print(w.grad.tolist(), state.tolist())
     assert "    h = x.clone()\n" in done.text
     assert "    h = h * g\n" in done.text
     assert "state += 1\n" in done.text
+
+
+def test_a_part_that_several_operations_save_is_copied_once(fix):
+    """A scan that overwrites its input: a scatter would keep the whole in each turn, two copies one each."""
+    text = """
+    import torch
+
+    torch.manual_seed(0)
+    a, b = (torch.randn(3, requires_grad=True) for _ in "ab")
+
+    def scan(x):
+        h = torch.zeros(2, 3)
+        for t in range(x.size(1)):
+            xt = x[:, t]
+            h = h * 0.5 + xt * a
+            x[:, t] = h.tanh() + xt * b
+        return x
+
+    scan(torch.randn(2, 4, 3)).square().sum().backward()
+    """
+    assert "+        xt = x[:, t].clone()" in fix(text, "--diff").out.splitlines()

@@ -89,7 +89,8 @@ class Holders:
             seen.names.add(name)
             return
         # A checkpoint keeps what its second forward computes for the saves of the first, which was looked at.
-        if _runs_again(frame):
+        every = (compat.frames.variables_of(at) for at, _ in walk_stack(frame))
+        if any(compat.entries.checkpoint_in(variables) is not None for variables in every):
             return
         names, sharers = self._in(frame, value)
         # Each part that `chunk` gives is a view of one base.
@@ -206,12 +207,6 @@ def _ids_of_stack(frame: FrameType) -> Iterator[int]:
         at = at.f_back
 
 
-def _runs_again(frame: FrameType) -> bool:
-    """Return whether a non-reentrant checkpoint runs a statement for the second time."""
-    every = (compat.frames.variables_of(at) for at, _ in walk_stack(frame))
-    return any(compat.entries.checkpoint_in(variables) is not None for variables in every)
-
-
 def _base_id(tensor: torch.Tensor) -> int:
     return id(tensor._base)
 
@@ -251,16 +246,13 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
         variables.clear()
         at = at.f_back
     named += _referrers(value)
-    if not named and _has_other_tensors(compat.tensors.storage_key_or_none(value), id(value)):
+    address, known = compat.tensors.storage_key_or_none(value), id(value)
+    others = (other for other in gc.get_objects() if type(other) is torch.Tensor and id(other) != known)
+    if not named and address in map(compat.tensors.storage_key_or_none, others):
         named.append("a view of it")
     if _remembers(value):
         named.append("what was asked of the tensor itself (`retain_grad`, an attribute, its class)")
     yield from list(dict.fromkeys(named))[:_MOST_WORDS]
-
-
-def _has_other_tensors(address: int | None, known: int) -> bool:
-    tensors = (tensor for tensor in gc.get_objects() if type(tensor) is torch.Tensor and id(tensor) != known)
-    return any(compat.tensors.storage_key_or_none(tensor) == address for tensor in tensors)
 
 
 def _referrers(value: torch.Tensor) -> Iterator[str]:

@@ -211,7 +211,8 @@ class Search:
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 self._note(state, ran)
                 # If another finding follows, the copy that was taken away may have been what kept it off.
-                if state.copies >= 0 and self._helps(state, ran):
+                is_later = ran.failed_at >= self._trial.until
+                if state.copies >= 0 and is_later and _finding_key(ran.finding) not in state.seen_findings:
                     seen = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
                     goes_on = self._push(seen, ran.finding)
                     repair = self._proved_so_far(state, ran, ran.finding)
@@ -242,7 +243,10 @@ class Search:
         cuts = self._cuts or (bool(state.steps) and any(p.offered and FIXERS[p.fixer].cuts for p in proposed))
         candidates = [p for p in proposed if not p.offered and not (cuts and FIXERS[p.fixer].keeps_graphs)]
         before = len(self._queue)
-        held = self._held_in(state, finding) if candidates else {}
+        held = self._held
+        if candidates and state.project.overlay:
+            interpretations = (state.interpretations | _interpretations(finding)) - {None}
+            held = self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
             key = frozenset(project.overlay.items())
@@ -263,12 +267,6 @@ class Search:
             heapq.heappush(self._queue, (new.order, len(self._seen), new))
         return len(self._queue) > before
 
-    def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
-        if not state.project.overlay:
-            return self._held
-        interpretations = (state.interpretations | _interpretations(finding)) - {None}
-        return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
-
     def _note(self, state: _SearchState, ran: Ran, why: str = "") -> None:
         """Keep how a run failed, or ``why``, if none has come further; of equals the first, the likelier."""
         finding = ran.finding and f"{ran.finding.code} at backward {ran.failed_at}"
@@ -276,10 +274,6 @@ class Search:
         if ran.backwards > self._nearest[0]:
             how = finding or why or ran.error or ran.ended.value
             self._nearest = ran.backwards, f"; furthest came the one to {steps}: {how}"
-
-    def _helps(self, state: _SearchState, ran: Ran) -> bool:
-        assert ran.finding is not None
-        return ran.failed_at >= self._trial.until and _finding_key(ran.finding) not in state.seen_findings
 
     def _proved(self, state: _SearchState, ran: Ran) -> Repair | None:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""

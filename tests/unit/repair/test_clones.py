@@ -288,3 +288,31 @@ def test_a_copy_is_in_doubt_if_the_statement_reads_it_too(value, certain, tmp_pa
     write = Write(site(path, "x[i + 1]"), "copy_", bumps_version=True, overlaps_needed=True)
     found, *_ = clone_target(Finding("UC101", "", writes=(write,)), Project(str(tmp_path)))
     assert found.guess is not certain
+
+
+SCAN = """
+def scan(x, a, b):
+    for t in range(x.size(1)):
+        xt = x[:, t]{more}
+        h = xt * a
+        x[:, t] = h + xt.unsqueeze(-1).sum(-1) * b
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "read", "taken"),
+    [
+        ("", "xt", True),
+        ("", "xt.unsqueeze(-1)", True),
+        ("\n        xt[0] = 1", "xt", False),
+        ("\n        xt.mul_(2)", "xt", False),
+        ("\n        xt = xt * 2", "xt", False),
+    ],
+)
+def test_the_part_that_a_variable_is_for_is_copied_once(proposed, more, read, taken):
+    """Several operations save it; not where the variable is bound again, or written itself."""
+    saved = "xt * a" if read == "xt" else "xt.unsqueeze(-1)"
+    facts = {"expression": read}
+    texts = proposed(clone_saved, "UC101", SCAN.format(more=more), saved=saved, facts=facts, write=("x[:, t]", 5 + bool(more)))
+    assert (_line(texts[0], 3) == "xt = x[:, t].clone()") is taken

@@ -40,7 +40,11 @@ def fills(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     buffer: a copy of the whole in each turn, which backward keeps, takes the square of its memory."""
     code, loop = source.code(place), source.loop_round(statement)
     same = [node for node in walk(loop) if is_place(node) and source.code(node) == code] if loop else []
-    return bool(same) and all(isinstance(source.parents[node], ast.Subscript) for node in same)
+    taken = [part for node in same if getattr(part := source.parents[node], "attr", "") not in _OF_SHAPE]
+    return bool(taken) and all(isinstance(part, ast.Subscript) for part in taken)
+
+
+_OF_SHAPE = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "dtype"})  # `range(x.size(1))`
 
 
 def shortened(code: str, most: int = 50) -> str:

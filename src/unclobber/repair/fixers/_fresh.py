@@ -57,7 +57,9 @@ def computes(call: ast.Call, source: Source) -> bool:
         return False
     if not isinstance(call.func, ast.Attribute) or root in source.imported_names:
         return root in source.names_from_torch
-    if name in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
+    values = [part.operand if isinstance(part, ast.UnaryOp) else part for part in call.args]
+    plain = [isinstance(v, ast.Constant) and not isinstance(v.value, bool | None) for v in values]
+    if name in _CALLED_SO_BY_MODULES and not all(plain):
         return False
     return not is_name(call.func.value, "self", "cls")  # `self.exp(x)` is a method of the user's own
 
@@ -101,11 +103,6 @@ def keeps_nothing(call: ast.Call, source: Source) -> bool:
     """Return whether a call surely keeps none of its arguments, nor returns one of them."""
     own = _PLAIN if isinstance(call.func, ast.Name) else _TELLS
     return last_name(call.func) in own or computes(call, source)
-
-
-def _is_no_tensor(argument: ast.expr) -> bool:
-    value = argument.operand if isinstance(argument, ast.UnaryOp) else argument
-    return isinstance(value, ast.Constant) and not isinstance(value.value, bool | None)
 
 
 _UNKNOWN = ast.Name("unknown", ast.Load())  # a value that is not fresh

@@ -6,17 +6,19 @@ Only the operation has the copy, so no write can reach it. It costs the operand'
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from ...model import Finding, Save
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, is_name, is_place, root_name, walk
+from .._syntax import Comprehension, Source, is_name, is_place, names_in, root_name, walk
 from ..project import Project
 from ._blocks import fills, shortened
 from ._fresh import is_fresh
 from ._inplace import in_place
+from ._liveness import read_later
 from ._sites import saved_statements, write_statements
 from .return_gradient import gets_results
 
@@ -29,12 +31,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved is None or finding.variant == "differs" or not of_save:
         return
     is_result = _is_result(finding.saved)
-    writes = write_statements(finding, project)
+    writes = list(write_statements(finding, project))
     in_hook = any(gets_results(source.function(writer), source) for _, (_, source, writer) in writes)
     # A hook, a checkpoint's second run or compiled code's backward has overwritten what would be cloned.
     runs_again = finding.code == "UC105" or "compiled" in f"{finding.variant} {finding.saved.operation}"
     runs_again |= in_hook and is_result
     for site, (path, source, statement) in saved_statements(finding, project):
+        if not runs_again and (bound := _bound_once(source, statement, finding.saved.expression or "")):
+            name, value = bound
+            title = f"clone `{shortened(source.code(value), 40)}` before it is saved"
+            # What is read after the write may be meant to be the new value.
+            read = any(of is source and read_later(source, at, name) for _, (_, of, at) in writes)
+            yield Candidate(title, {path: source.replaced({value: cloned(source, value)})}, guess=read)
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
             title, code, shared = _with_copy(source, node, is_result=is_result)
@@ -48,6 +56,21 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             returns = is_result and isinstance(statement, ast.Return)
             writers = {write.site and write.site.function for write in finding.writes}
             yield replace(edit, whole=whole, late=returns and site.function not in writers)
+
+
+def _bound_once(source: Source, statement: ast.AST, saved: str) -> tuple[ast.Name, ast.Subscript] | None:
+    """Return the variable of a saved expression and the part that it is for, as in ``xt = x[:, t]``; None if
+    it is bound elsewhere, too, or written."""
+    name, around = re.split(r"\W", saved, maxsplit=1)[0], source.function(statement) or source.tree
+    uses = [node for node in walk(around) if isinstance(node, ast.Name) and node.id == name]
+    bound = [node for node in uses if not isinstance(node.ctx, ast.Load)]
+    value = getattr(source.parents[bound[0]], "value", None) if len(bound) == 1 else None
+    for above in (above for node in uses for above in source.all_above(node) if isinstance(above, ast.expr)):
+        written = in_place(above, source)
+        target = above if written is None and not isinstance(getattr(above, "ctx", None), ast.Store) else None
+        if target is None and name in names_in(above if written is None else written.target):
+            return None
+    return (bound[0], value) if isinstance(value, ast.Subscript) else None
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:

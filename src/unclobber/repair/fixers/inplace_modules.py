@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ...model import Finding, Write
+from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, calls
 from .._text import Splice
@@ -18,9 +18,9 @@ from ._sites import sites
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield constructors of the class that wrote, one by one, then all of them together."""
     for write in reversed(finding.writes):
-        kind = _class_of(write)
-        if kind is None:
+        if (match := re.search(r"\((\w+)\)$", write.module or "")) is None:
             continue
+        kind = match[1]  # `Dropout` of the label `trunk.2 (Dropout)`
         built = [
             (path, source, call, change)
             for path, source in project.sources(_files(finding), "inplace")
@@ -45,11 +45,6 @@ def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Splice]]
         change = without_inplace(call, source)
         if change is not None:
             yield call, change
-
-
-def _class_of(write: Write) -> str | None:  # `Dropout` of the label `trunk.2 (Dropout)`
-    match = re.search(r"\((\w+)\)$", write.module or "")
-    return match and match[1]
 
 
 def _files(finding: Finding) -> Iterator[str]:

@@ -119,7 +119,8 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
             continue
         of = node.func.value
         whole = isinstance(statement, ast.Assign) and statement.value is node
-        count = _unpacked(statement) if whole else 0
+        targets = getattr(single_target(statement), "elts", ()) if whole else ()
+        count = 0 if any(isinstance(part, ast.Starred) for part in targets) else len(targets)
         parts = single(source, node, count) if count else None
         if parts is not None:
             title = "index each part, so that each is a view of its own"
@@ -132,9 +133,3 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
             base = source.code(of) if shared else ""
             title = f"copy the parts that `{node.func.attr}` gives"
             yield source.replaced({node: code}), title, base, False
-
-
-def _unpacked(statement: ast.AST) -> int:
-    target = single_target(statement)
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
-    return 0 if any(isinstance(part, ast.Starred) for part in parts) else len(parts)
