@@ -242,3 +242,17 @@ def test_what_was_compiled_inside_runs_outside():
     unclobber.uninstall()
     function(x)
     assert x.tolist() == [3, 3]
+
+
+def test_a_refusal_while_sizes_are_symbols_is_one():
+    """A finding is known by where it is and by its tensor's shape, whose symbols can't be hashed."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def gradient_of(x):
+        x = x.detach().requires_grad_()
+        y = x.exp()
+        y.add_(1)
+        return torch.autograd.grad(y.sum(), x)[0]
+
+    with pytest.raises(unclobber.InplaceError), unclobber.watch():
+        make_fx(gradient_of, tracing_mode="symbolic")(torch.ones(2, 3))

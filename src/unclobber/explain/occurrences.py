@@ -86,7 +86,8 @@ class Occurrence:
             saved = state.saved
             whole = (saved.base or saved.origin)()
             lasts = whole is not None and not compat.graph.has_history(whole)
-            return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
+            memory = compat.tensors.storage_key_or_none(saved.alias) if lasts else None
+            return user_place(saved.stack), str(saved.alias.shape), memory  # a symbol can't be hashed
 
         def make() -> Finding | None:
             finding = judge(

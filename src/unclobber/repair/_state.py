@@ -120,7 +120,9 @@ class Walk:
         """Return an object's parts by labels; of an object without parts, record the value in its row."""
         kind = type(thing)
         if isinstance(thing, Mapping) and issubclass(kind, dict):
-            return _items(thing)
+            keys = ((n, key, issubclass(type(key), _PLAIN)) for n, key in enumerate(list(thing)))
+            labels = (f"[{key!r}]" if is_plain else f"[#{n}]" for n, key, is_plain in keys)
+            return zip(labels, list(thing.values()), strict=True)
         if issubclass(kind, (list, tuple, deque)):
             return [(f"[{number}]", value) for number, value in enumerate(list(thing))]
         if issubclass(kind, (set, frozenset)):
@@ -192,11 +194,6 @@ class Walk:
 
     def _is_own(self, module: Any) -> bool:
         return isinstance(module, str) and module.partition(".")[0] in self._own
-
-
-def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for number, (key, value) in enumerate(list(mapping.items())):
-        yield f"[{key!r}]" if issubclass(type(key), _PLAIN) else f"[#{number}]", value
 
 
 # --- comparing -------------------------------------------------------------------------------------

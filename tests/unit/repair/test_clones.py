@@ -314,5 +314,12 @@ def test_the_part_that_a_variable_is_for_is_copied_once(proposed, more, read, ta
     """Several operations save it; not where the variable is bound again, or written itself."""
     saved = "xt * a" if read == "xt" else "xt.unsqueeze(-1)"
     facts = {"expression": read}
-    texts = proposed(clone_saved, "UC101", SCAN.format(more=more), saved=saved, facts=facts, write=("x[:, t]", 5 + bool(more)))
+    texts = proposed(
+        clone_saved,
+        "UC101",
+        SCAN.format(more=more),
+        saved=saved,
+        facts=facts,
+        write=("x[:, t]", 5 + bool(more)),
+    )
     assert (_line(texts[0], 3) == "xt = x[:, t].clone()") is taken

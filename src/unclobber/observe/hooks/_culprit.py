@@ -71,7 +71,8 @@ class Culprit:
         if self.stack or self._looks <= 0:
             return None
         last = self._last
-        if last is not None and not _instruction(*last).startswith(_QUIET):
+        opcode = None if last is None or last[1] < 0 else last[0].f_code.co_code[last[1]]
+        if last is not None and opcode is not None and not dis.opname[opcode].startswith(_QUIET):
             # Each check compares all bytes, so `_MOST_BYTES` bounds the cost of a run.
             self._looks -= 1
             if self._changed():
@@ -86,10 +87,6 @@ class Culprit:
         else:
             self._last = (frame, frame.f_lasti)
         return self._stepped
-
-
-def _instruction(frame: FrameType, lasti: int) -> str:
-    return dis.opname[frame.f_code.co_code[lasti]] if lasti >= 0 else "RESUME"
 
 
 def _stack(frame: FrameType, lasti: int) -> Stack:

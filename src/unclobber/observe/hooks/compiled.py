@@ -106,6 +106,8 @@ def install(patches: Patches) -> None:
                 patches.stand_in(home, "_prepare_lazy_backward_context", _lazily)
         elif module.__name__ == compat.tracing.TRACE_RULES:
             patches.replace(module, "SKIP_DIRS_RE", compat.tracing.skipped_folders(module))
+        elif module.__name__ == compat.tracing.PROXY_TENSOR:
+            patches.stand_in(module._MakefxTracer, "_trace_inner", _without_hooks)
         elif module.__name__ == compat.tracing.PARTITIONER:
             if hasattr(module, "_aot_stage2a_partition"):
                 patches.stand_in(module, "_aot_stage2a_partition", _dividing)
@@ -113,8 +115,23 @@ def install(patches: Patches) -> None:
             patches.stand_in(module.SubgraphTracer, "create_proxy", _noting, patches)
             patches.stand_in(module.OutputGraph, "call_user_compiler", _compiled)
 
-    names = ("OUTPUT_GRAPH", "RUNTIME_WRAPPERS", "PARTITIONER", "TRACE_RULES")
+    names = ("OUTPUT_GRAPH", "RUNTIME_WRAPPERS", "PARTITIONER", "TRACE_RULES", "PROXY_TENSOR")
     on_import(patches, [getattr(compat.tracing, name) for name in names], wrap)
+
+
+def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what traces a function; before dispatch it takes what a hook gives back for a constant."""
+
+    def trace(tracer: Any, *args: Any) -> Any:
+        if not tracer.pre_dispatch or saves.receiver() is None:
+            return original(tracer, *args)
+        before = compat.tracing.set_tracing(True)
+        try:
+            return original(tracer, *args)
+        finally:
+            compat.tracing.set_tracing(before)
+
+    return trace
 
 
 def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
@@ -139,7 +156,11 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
         _compiling.stacks = or_default(lambda: _stacks(module.graph), {})
         _compiling.inputs = sum(node.op == "placeholder" for node in module.graph.nodes)
         _compiling.writes = or_default(lambda: _writes(module.graph), ())
-        _compiling.backward = backward = _Backward(or_default(lambda: _writes_in_backward(module), []), [])
+        of = compat.tracing.written_in_backward
+        named: list[tuple[int | None, TracedName]] = or_default(
+            lambda: [(n, TracedName(name, _stack_of(*at))) for n, name, *at in of(module)], []
+        )
+        _compiling.backward = backward = _Backward(named, [])
         try:
             compiled = original(output, module, *args, **kwargs)
             if backward.writes:
@@ -219,11 +240,6 @@ def _writes(graph: Any) -> list[tuple[int, TracedName]]:  # one a line and input
             # `x[0] += 1` is two: `+=` on a view, and putting the view there.
             writes.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
     return list(writes.values())
-
-
-def _writes_in_backward(module: Any) -> list[tuple[int | None, TracedName]]:
-    writes = compat.tracing.written_in_backward(module)
-    return [(index, TracedName(name, _stack_of(node, call))) for index, name, node, call in writes]
 
 
 def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:

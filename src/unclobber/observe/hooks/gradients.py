@@ -176,7 +176,9 @@ def _shared(gradients: Iterable[Any], alone: int | None, counts: Counts) -> list
         if waits and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _is_in_shared(gradient, counts.base, held_by_function):
-            shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
+            part, whole = (None if t is None else region_of(t) for t in (gradient, gradient._base))
+            is_part = part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
+            shared.append(_SharedGradient(gradient, not is_part))
     return shared
 
 
@@ -209,11 +211,6 @@ def _has_others(
         }
         views = sum(alias._base is tensor and alias is not but for alias in saved.values())
     return compat.tensors.use_count(tensor) > alone + views
-
-
-def _is_a_part(gradient: torch.Tensor) -> bool:
-    part, whole = (None if t is None else region_of(t) for t in (gradient, gradient._base))
-    return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
 
 
 def _run_shared(

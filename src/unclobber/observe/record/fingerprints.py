@@ -141,7 +141,8 @@ class Fingerprints:
 
     def _now(self) -> int | None:
         # With a second thread, the statement between two moments of this thread need not be the writer.
-        alone = threading.active_count() == 1 or all(map(_is_harmless, threading.enumerate()))
+        others = {type(t).__module__ for t in threading.enumerate() if t is not threading.current_thread()}
+        alone = others <= {"tqdm._monitor"}  # it outlives its bar and only waits
         return self._moments if alone else None
 
     def _look_at_handed_out(self, place: Callable[[], ProgramPoint]) -> None:
@@ -236,10 +237,6 @@ class Fingerprints:
             self._by_key.pop(key, None)
         for _, fingerprint in alive:
             yield fingerprint
-
-
-def _is_harmless(thread: threading.Thread) -> bool:  # tqdm's monitor outlives its bar and only waits
-    return thread is threading.current_thread() or type(thread).__module__ == "tqdm._monitor"
 
 
 class _Queue(threading.local):

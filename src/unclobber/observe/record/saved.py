@@ -197,7 +197,8 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     tensor = saved.origin()
     if target is not None and saved.requires_grad and engine.ran_below(saved.stack):
         itself = _handed_on(saved, target)
-        if itself is not None and (tensor is None or _share_history(tensor, itself)):
+        edges = [(compat.graph.grad_fn(t), t.output_nr) for t in (tensor, itself) if t is not None]
+        if itself is not None and edges[0] == edges[-1]:
             tensor = itself
             saved.origin = weakref.ref(itself)
     if not saved.requires_grad:
@@ -215,10 +216,6 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     entry.history = History.of(node, tensor.output_nr)
     if keeps:
         entry.original = tensor
-
-
-def _share_history(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return compat.graph.grad_fn(tensor) is compat.graph.grad_fn(other) and tensor.output_nr == other.output_nr
 
 
 def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:

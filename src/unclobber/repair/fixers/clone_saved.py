@@ -13,13 +13,14 @@ from dataclasses import replace
 from ...model import Finding, Save
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, is_name, is_place, names_in, root_name, walk
+from .._syntax import Comprehension, Source, is_name, is_place, names_in, root_name, root_place, walk
 from ..project import Project
 from ._blocks import fills, shortened
 from ._fresh import is_fresh
 from ._inplace import in_place
 from ._liveness import read_later
 from ._sites import saved_statements, write_statements
+from .clone_target import targets
 from .return_gradient import gets_results
 
 _MOST = 6
@@ -40,9 +41,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if not runs_again and (bound := _bound_once(source, statement, finding.saved.expression or "")):
             name, value = bound
             title = f"clone `{shortened(source.code(value), 40)}` before it is saved"
-            # What is read after the write may be meant to be the new value.
-            read = any(of is source and read_later(source, at, name) for _, (_, of, at) in writes)
-            yield Candidate(title, {path: source.replaced({value: cloned(source, value)})}, guess=read)
+            # A view of the variable may be written; what is read after the write may be meant to be new.
+            of = [source.code(place) for place in filter(None, [root_place(value)])]
+            guess = any([*map(text.code, targets(text, at))] != of for _, (_, text, at) in writes)
+            guess |= any(text is source and read_later(source, at, name) for _, (_, text, at) in writes)
+            yield Candidate(title, {path: source.replaced({value: cloned(source, value)})}, guess=guess)
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
             title, code, shared = _with_copy(source, node, is_result=is_result)

@@ -26,16 +26,16 @@ OUTPUT_GRAPH = "torch._dynamo.output_graph"
 """``SubgraphTracer.create_proxy`` makes nodes, ``OutputGraph.call_user_compiler`` gets graphs (since 2.0)."""
 RUNTIME_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
 """Its ``_create_runtime_wrapper`` makes what a graph's runs call, with a list of tensors (since 2.2)."""
-
 LAZY = "_AutogradBackwardCompiler"
-"""Class there; its ``_prepare_lazy_backward_context`` is called in the backward that compiles one (since
-2.13; before, it was a part of a longer function)."""
+"""Class there; its ``_prepare_lazy_backward_context`` runs in the backward that compiles one (2.13)."""
 PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
-"""Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, it was a part
-of a longer function)."""
-
+"""Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9)."""
 TRACE_RULES = "torch._dynamo.trace_rules"
 """Its ``SKIP_DIRS_RE`` matches the paths of files that Dynamo leaves alone (since 2.1)."""
+PROXY_TENSOR = "torch.fx.experimental.proxy_tensor"
+"""Its ``_MakefxTracer._trace_inner`` traces a function, before dispatch for ``torch.export`` (since 2.3)."""
+set_tracing: Callable[[bool], bool] = torch._C._autograd._saved_tensors_hooks_set_tracing
+"""Set whether no hook of saved tensors is called, as while AOTAutograd traces; returns what was set."""
 UNCHECKED = "_tensors_no_vc_check"
 """Attribute of a compiled graph's ``ctx`` with what custom Functions in the graph keep (since 2.10)."""
 
