@@ -568,7 +568,7 @@ class Session(SeenConflicts):
 
 def _named(save: Save) -> Any:
     site = save.site
-    return save.name, save.expression, save.shape, site and (site.path, site.line, site.column)
+    return save.name, save.expression, str(save.shape), site and (site.path, site.line, site.column)
 
 
 def _of_this_torch() -> tuple[str, ...]:
