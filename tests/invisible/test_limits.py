@@ -76,7 +76,7 @@ def graph_within_a_subclass_with_hooks():
 def detached_in_a_profile():
     """Return whether the profiler sees a `detach` of a program that calls none."""
     x = torch.ones(2, requires_grad=True)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
         (x * 2).exp().sum().backward()
     return "aten::detach" in {event.key for event in profile.key_averages() if event.count > 1}
 

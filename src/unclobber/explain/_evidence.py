@@ -130,7 +130,7 @@ class FreedEvidence:
     """Set if a checkpoint with ``use_reentrant=True`` ran one of both backwards inside one call of the
     program's: another such checkpoint ran the other one, or that call itself was it."""
     same_root: bool = False  # whether both backwards began at the same tensor
-    one_forward: bool = False  # whether this loss was computed before the earlier backward, too
+    same_forward: bool = False  # whether this loss was computed before the earlier backward, too
     joined: Save | None = None
     """The last operation of the new graph on the way to the freed one; None if both begin at a tensor."""
     hidden_state: tuple[str, ...] = ()

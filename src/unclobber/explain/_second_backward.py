@@ -52,7 +52,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
         reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
-        one_forward=failure.is_of_one_forward(mark),
+        same_forward=failure.is_of_same_forward(mark),
         joined=joined and joined[0],
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
@@ -106,7 +106,7 @@ class _SecondBackward:
                 return of_node(node, note.stack), note.stack
         return None
 
-    def is_of_one_forward(self, mark: BackwardMark | None) -> bool:
+    def is_of_same_forward(self, mark: BackwardMark | None) -> bool:
         """Return whether all that this call began at was computed before the earlier backward."""
         starts = () if self.call is None or mark is None else self.call.of_engine.starts
         return (

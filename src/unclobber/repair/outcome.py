@@ -93,11 +93,11 @@ class Repair:
     def title(self) -> str:
         return ", then ".join(dict.fromkeys(self.titles))
 
-    def places(self, project: Project) -> str:  # `in line 7`; empty if they are in several files
+    def places(self, project: Project) -> str:
+        """Return `in line 7`; for inserted lines the line before which they are, empty for several files."""
         edits = project.edits(self.texts)
         if len({edit.path for edit in edits}) != 1:
             return ""
-        # for inserted lines, the line before which they are inserted
         starts = (e.end_line + 1 if e.new.startswith(f"{e.old}\n") else e.line for e in edits)
         lines = list(map(str, dict.fromkeys(starts)))
         return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"

@@ -131,7 +131,7 @@ def _link(evidence: FreedEvidence) -> Link:
         return "state"
     if evidence.saved is None:
         return "unknown"
-    return "losses" if evidence.one_forward else "operation"
+    return "losses" if evidence.same_forward else "operation"
 
 
 def _what(save: Save | None) -> str:  # inside a library, the user's call says more

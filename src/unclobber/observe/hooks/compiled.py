@@ -123,6 +123,7 @@ def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap what traces a function; before dispatch it takes what a hook gives back for a constant."""
 
     def trace(tracer: Any, *args: Any) -> Any:
+        """Trace without any hook if a context is entered."""
         if not tracer.pre_dispatch or saves.receiver() is None:
             return original(tracer, *args)
         before = compat.tracing.set_tracing(True)
