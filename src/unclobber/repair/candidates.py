@@ -60,8 +60,7 @@ def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: En
     own = [site.path for site in places if not site.library]
     if not own:
         return []
-    texts = {os.path.realpath(path): text_of(path) for path in own}
-    # those of a notebook's cells, or of standard input
+    texts = {os.path.realpath(path): text_of(path) for path in own}  # a cell's, or standard input's
     cells = {path: "".join(text.lines) for path, text in texts.items() if text and text.modified is None}
     project = Project(root_of(script or own[0]), cells, notebook=_notebook(own[0]))
     if any(len(project.text(path) or "") > LONGEST for path in dict.fromkeys(own)):

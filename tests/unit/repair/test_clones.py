@@ -323,3 +323,11 @@ def test_the_part_that_a_variable_is_for_is_copied_once(proposed, more, read, ta
         write=("x[:, t]", 5 + bool(more)),
     )
     assert (_line(texts[0], 3) == "xt = x[:, t].clone()") is taken
+
+
+def test_a_variable_that_is_added_to_is_for_no_part(proposed):
+    text = SCAN.format(more="; b += xt[0]")
+    texts = proposed(
+        clone_saved, "UC101", text, saved="xt * a", facts={"expression": "b"}, write=("x[:, t]", 5)
+    )
+    assert not any("b += xt[0].clone()" in text for text in texts)

@@ -67,12 +67,13 @@ def _bound_once(source: Source, statement: ast.AST, saved: str) -> tuple[ast.Nam
     name, around = re.split(r"\W", saved, maxsplit=1)[0], source.function(statement) or source.tree
     uses = [node for node in walk(around) if isinstance(node, ast.Name) and node.id == name]
     bound = [node for node in uses if not isinstance(node.ctx, ast.Load)]
-    value = getattr(source.parents[bound[0]], "value", None) if len(bound) == 1 else None
+    given = [node for node in walk(around) if isinstance(node, ast.arg) and node.arg == name]
+    made = source.parents[bound[0]] if len(bound) == 1 and not given else None
     for above in (above for node in uses for above in source.all_above(node) if isinstance(above, ast.expr)):
-        written = in_place(above, source)
-        target = above if written is None and not isinstance(getattr(above, "ctx", None), ast.Store) else None
-        if target is None and name in names_in(above if written is None else written.target):
+        written, is_stored = in_place(above, source), isinstance(getattr(above, "ctx", None), ast.Store)
+        if (written or is_stored) and name in names_in(written.target if written else above):
             return None
+    value = made.value if isinstance(made, ast.Assign) else None
     return (bound[0], value) if isinstance(value, ast.Subscript) else None
 
 
