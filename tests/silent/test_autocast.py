@@ -111,6 +111,15 @@ def test_guard_says_nothing_of_a_weight_that_had_no_copy():
     assert codes(guard) == []
 
 
+def test_guard_says_nothing_of_weights_that_are_made_in_the_region():
+    """They are written before their first copy, however many backwards there are after it."""
+    with unclobber.guard() as guard, bf16():
+        net = Net()
+        for _ in range(3):
+            net.loss().backward()
+    assert codes(guard) == []
+
+
 def test_a_region_inside_of_another_that_is_off():
     """The copies belong to the outermost region, but in this one nothing is cast."""
     net = Net()

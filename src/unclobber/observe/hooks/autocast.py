@@ -44,8 +44,8 @@ class _AutocastRegion:
 
     start: int  # number of the first backward node that is made in it
     end: int | None = None  # number of the first node after it; None while it is open
-    copied: set[int] = field(default_factory=set)
-    """Storage keys of leaves of which a backward has seen a copy."""
+    copied: dict[int, int] = field(default_factory=dict)
+    """Number of the oldest copy that a backward has seen, by the leaf's storage key."""
 
     def __contains__(self, number: int) -> bool:  # the backward node of this number was made in the region
         return self.start <= number and (self.end is None or number < self.end)
@@ -179,14 +179,14 @@ class CopiedWeights(Listener):
         region = next((region for region in thread.regions if made in region), None)
         if key is None or region is None:
             return  # the program's own cast outside of regions, or another thread's
-        had_copy = key in region.copied
-        region.copied.add(key)
+        oldest = region.copied[key] = min(made, region.copied.get(key, made))
         readers = parents[copy]
         for write in thread.writes.get(key, ()):
             if write.region is not region:
                 continue
             stale = [reader for reader in readers if made < write.number <= number_of(reader)]
-            if stale or (had_copy and write.emptied and write.number <= made):
+            # A weight may have been set up in the region, before the first copy.
+            if stale or (write.emptied and oldest < write.number <= made):
                 # Only a known line is shown: most readers save something, and those that don't have parents.
                 read = next(_places((stale or readers)[0], parents), ())
                 yield partial(
