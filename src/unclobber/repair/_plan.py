@@ -13,25 +13,29 @@ from .fixers._needless import with_fewer_copies
 from .fixers._sites import is_unrecorded
 from .project import Project
 
+IsEnd = Callable[[Candidate], bool]  # whether the finding is gone with a candidate
 MOST = 40  # limit of candidates for one finding, not counting those that the user decides on
 
 
-def shown(finding: Finding, project: Project, is_end: Callable[[Candidate], bool]) -> Iterator[Candidate]:
+def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) -> Iterator[Candidate]:
     """Yield what a report shows unproved: the best candidate without a doubt that ends the finding, then the
-    out-of-place form of the write; alone only an entry's, for a name may be a view of what is read later."""
+    out-of-place form of the write (``by_write``: first, for each of several saves needs an edit); alone only
+    an entry's, for a name may be a view of what is read later."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
     new = not is_unrecorded(finding, project)
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
-    if best := next(filter(is_end, candidates(finding, project, sure)), None):
-        yield best
+    best = next(filter(is_end, candidates(finding, project, sure)), None)
+    both = [best] if best else []
     names = ("out-of-place", "scatter", "rebind-element") if best else ("rebind-element",)
     forms = (form for name in names for form in FIXERS[name](finding, project))
     form = next((each for each in forms if not each.guess or each.fixer == "out-of-place"), None)
     if new and form is not None and (form.guess or form.shared_name) and is_end(form):
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"
         doubts = f"{shape if form.guess else ''}{held if form.shared_name else ''}"
-        yield replace(form, title=f"{'or ' if best else ''}{form.title}{doubts}")
+        is_first = by_write and form.fixer == "out-of-place" and not form.guess
+        both.insert(not is_first, replace(form, title=f"{form.title}{doubts}"))
+    yield from (replace(each, title=f"{'or ' if nth else ''}{each.title}") for nth, each in enumerate(both))
 
 
 def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ()) -> list[Candidate]:

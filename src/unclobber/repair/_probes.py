@@ -56,8 +56,7 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
     for written in _written(statement, source.imported_names):
         places, root = _peeled(written)
         if places:
-            read = [_call(PLACE, key, place, named=True) for place in places]
-            # the first one that returns True is the last one that runs
+            read = [_call(PLACE, key, place, named=True) for place in places]  # none runs after a true one
             before.append(ast.Expr(read[0] if len(read) == 1 else ast.BoolOp(ast.Or(), read)))
         elif root is not None:
             new[root] = ast.copy_location(_call(PASSED, key, root, named=False), root)

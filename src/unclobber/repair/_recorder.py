@@ -145,7 +145,7 @@ def _stop_at_freed(nodes: list[Any]) -> None:
         if _FREED in node.metadata and _STOPPED not in node.metadata:
             node.metadata[_STOPPED] = True
             node.register_prehook(
-                lambda gradients: tuple(None if g is None else torch.zeros_like(g) for g in gradients)
+                lambda given: tuple(None if g is None else torch.zeros_like(g) for g in given)
             )
 
 

@@ -120,9 +120,8 @@ class Walk:
         """Return an object's parts by labels; of an object without parts, record the value in its row."""
         kind = type(thing)
         if isinstance(thing, Mapping) and issubclass(kind, dict):
-            keys = ((n, key, issubclass(type(key), _PLAIN)) for n, key in enumerate(list(thing)))
-            labels = (f"[{key!r}]" if is_plain else f"[#{n}]" for n, key, is_plain in keys)
-            return zip(labels, list(thing.values()), strict=True)
+            items = enumerate(list(thing.items()))
+            return ((f"[{k!r}]" if issubclass(type(k), _PLAIN) else f"[#{n}]", v) for n, (k, v) in items)
         if issubclass(kind, (list, tuple, deque)):
             return [(f"[{number}]", value) for number, value in enumerate(list(thing))]
         if issubclass(kind, (set, frozenset)):

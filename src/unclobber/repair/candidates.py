@@ -33,9 +33,9 @@ LONGEST = 60_000  # size limit of a file that is parsed for a report, in charact
 
 def with_candidates(report: Report, script: str | None, *, every: bool, ends: Ends | None) -> Report:
     """Return the report with candidates in its findings; see the room's ``with_candidates``."""
-    read = 0
     command = None if script is None else shlex.join(("unclobber", "fix", *report.command))
-    findings = list(report.findings)
+    findings, read = list(report.findings), 0
+    lines = list(map(_lines, findings))
     for at, finding in enumerate(findings if every else findings[:MOST]):
         if finding.repaired or any(fix.verified for fix in finding.fixes) or (read > MOST_READ and not every):
             continue
@@ -43,18 +43,16 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
         # `fix` proves edits for the script's own process alone.
         proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
-        fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends), [])
-        saves = {_lines(each)[1] for each in findings if _lines(each)[0] == _lines(finding)[0]}
-        if len(saves) > 1 and len(fixes) > 1 and fixes[1].title.startswith("or write"):
-            # One edit of the write does what each of the saves needs an edit for.
-            form = replace(fixes[1], title=fixes[1].title.removeprefix("or "))
-            fixes = [form, replace(fixes[0], title=f"or {fixes[0].title}")]
+        by_write = len({save for write, save in lines if write == lines[at][0]}) > 1
+        fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends, by_write), [])
         if fixes:
             findings[at] = _carrying(finding, *fixes)
     return replace(report, findings=tuple(findings))
 
 
-def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: Ends | None) -> list[Fix]:
+def _fixes(
+    finding: Finding, script: str | None, proved_by: str | None, ends: Ends | None, by_write: bool
+) -> list[Fix]:
     """Return the candidates that the plan shows; if there is none, what ``fix`` does if it has any to try."""
     places = _places(finding)
     own = [site.path for site in places if not site.library]
@@ -72,7 +70,7 @@ def _fixes(finding: Finding, script: str | None, proved_by: str | None, ends: En
     def is_end(candidate: Candidate) -> bool:
         return bool(project.edits(candidate.texts)) and (ends is None or ends(finding, candidate.texts))
 
-    if shown := list(_plan.shown(finding, project, is_end)):
+    if shown := list(_plan.shown(finding, project, is_end, by_write=by_write)):
         return [replace(_fix(each, project, places), proved_by=proved_by) for each in shown]
     can_try = proved_by is not None and _plan.has_any(finding, project)
     return [Fix(f"`{proved_by}` looks for an edit, and proves it by running it")] if can_try else []

@@ -99,7 +99,7 @@ class Repair:
         if len({edit.path for edit in edits}) != 1:
             return ""
         starts = (e.end_line + 1 if e.new.startswith(f"{e.old}\n") else e.line for e in edits)
-        lines = list(map(str, dict.fromkeys(starts)))
+        lines = [*dict.fromkeys(map(str, starts))]
         return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
 
     def difference_from(self, best: Repair) -> str:
