@@ -151,14 +151,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     merged = merge(left, right)
     if merged.dead:
         return merged
-    bound: tuple[dict[str, tuple[Value, Value]], ...] = ({}, {})
-    for names in (merged.names, merged.attributes):
-        ends = (left.names, right.names) if names is merged.names else (left.attributes, right.attributes)
-        for name in [name for name, value in ends[0].items() if ends[1].get(name, value) is not value]:
-            values = ends[0][name], ends[1][name]
-            names[name] = _left_behind(run, names[name], values, (left, right), (text, not negated))
-            for at, old in enumerate(values):
-                bound[at].update({name: (names[name], old)} if names[name] is not old else {})
+    bound = _leave_behind(run, merged, left, right, (text, not negated))
     if not calls(node.test):
         merged.bound_if |= {(text, not negated): bound[0], (text, negated): bound[1]}
     return merged
@@ -171,25 +164,32 @@ def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
     return reduce(merge, [run.execute(case.body, state.copy()) for case in node.cases])
 
 
-def _left_behind(
-    run: FileRun, value: Value, ends: tuple[Value, ...], ways: tuple[FlowState, ...], by: tuple[str, bool]
-) -> Value:  # fmt: skip
+def _leave_behind(
+    run: FileRun, merged: FlowState, left: FlowState, right: FlowState, condition: tuple[str, bool]
+) -> tuple[dict[str, tuple[Value, Value]], ...]:  # fmt: skip
     """Take from what one branch alone bound the graph that the round before, or the time before a step, left
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
-    What one branch left there was never there with a step of the other (``error = 0.0`` of lstms.pth).
+    What one left never came with the other's step (``error = 0.0`` of lstms.pth). Return what each bound.
     """
     clock, node, _ = run.round
-    (left, right), (yes, no), (text, holds) = ways, ends, by
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
-    is_stepped = left.steps != right.steps
-    if not (clock or is_stepped) or not (value.may or value.uses):
-        return value
-    uses = yes.uses & no.uses
-    for use in value.uses - uses:
-        if use.clock > clock:
-            alone = {(text, holds is (use in yes.uses))} if is_stepped else set()
-            uses |= {use._replace(guards=use.guards | alone)}
-    return value._replace(uses=uses, may=value.may & (-(2 << node) | yes.may & no.may))
+    (text, holds), is_stepped = condition, left.steps != right.steps
+    bound: tuple[dict[str, tuple[Value, Value]], ...] = ({}, {})
+    tables = [(state.names, state.attributes) for state in (merged, left, right)]
+    for names, lefts, rights in zip(*tables, strict=True):
+        for name in [name for name, value in lefts.items() if rights.get(name, value) is not value]:
+            value, yes, no = names[name], lefts[name], rights[name]
+            if (clock or is_stepped) and (value.may or value.uses):
+                uses = yes.uses & no.uses
+                for use in value.uses - uses:
+                    if use.clock > clock:
+                        alone = {(text, holds is (use in yes.uses))} if is_stepped else set()
+                        uses |= {use._replace(guards=use.guards | alone)}
+                may = value.may & (-(2 << node) | yes.may & no.may)
+                names[name] = value = value._replace(uses=uses, may=may)
+            for end, old in zip(bound, (yes, no), strict=True):
+                end.update({name: (value, old)} if value is not old else {})
+    return bound
 
 
 @lru_cache(maxsize=1024)
