@@ -244,8 +244,9 @@ def test_a_notebook_is_read(here, capsys):
         2 | y = w.exp()
           |     ------- `exp` saves its result here
           |
-          = help: write into a new tensor, if no other name is to see the write, or
-                  clone what is saved before
+          = help: write `y` into a new tensor unless other code holds the old one, in
+                  train.ipynb:cell[4]:3: `y = y + 1`
+                  a candidate, which was not run
           = help: or keep the program as it is and run it under unclobber.guard()
           = help: `unclobber run` decides: nothing was run here (confidence: high)
           = more: unclobber explain UC101

@@ -15,8 +15,7 @@ def changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, 
 
 
 def changed_lines(old: str, new: str) -> int:
-    """Return the number of lines that a reader of the diff must read: the longer side of each changed
-    stretch.
+    """Return how many lines a reader of the diff must read: the longer side of each changed stretch.
 
     Example:
         >>> changed_lines("a\\nb\\n", "a\\nB\\nc\\n")

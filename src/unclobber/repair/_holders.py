@@ -11,6 +11,7 @@ import builtins
 import gc
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from traceback import walk_stack
@@ -117,7 +118,7 @@ class Holders:
     ) -> bool:
         """Return whether only variables of the running functions, their containers and their calls hold a
         tensor, and record these variables."""
-        known = set(_ids_of_stack(frame))
+        known = {id(of) for at, _ in traceback.walk_stack(frame) for of in (at, at.f_globals)}
         containers: list[Any] = []
         counted, slots = int(bool(place) and not place.isidentifier()), 0
         # Each call keeps its arguments where Dynamo evaluates frames: in eager parts of compiled code, and
@@ -197,14 +198,6 @@ def _called(value: object) -> int:
 def _calls(value: object) -> int:
     """Return the references to an argument that nothing but two calls hold, one within the other."""
     return _called(value)
-
-
-def _ids_of_stack(frame: FrameType) -> Iterator[int]:
-    at: FrameType | None = frame
-    while at is not None:
-        yield id(at)
-        yield id(at.f_globals)
-        at = at.f_back
 
 
 def _base_id(tensor: torch.Tensor) -> int:

@@ -267,8 +267,7 @@ def _kept_on_ctx() -> Iterator[None]:
 
 
 def _result_written_back(run: Any, args: Any, kwargs: Any) -> Any:
-    """Apply a custom Function that overwrites an input and returns it to a copy, then copy its result into
-    the input.
+    """Apply a custom Function that overwrites an input and returns it to a copy, and copy its result back.
 
     Autograd records that copy as any other write.
     """

@@ -9,8 +9,9 @@ from ..model import Finding
 from ._candidate import Candidate
 from ._syntax import parse
 from .fixers import FIXERS, Fixer
+from .fixers._fresh import may_be_part
 from .fixers._needless import with_fewer_copies
-from .fixers._sites import is_unrecorded
+from .fixers._sites import is_unrecorded, write_statements
 from .project import Project
 
 IsEnd = Callable[[Candidate], bool]  # whether the finding is gone with a candidate
@@ -19,17 +20,21 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) -> Iterator[Candidate]:
     """Yield what a report shows unproved: the best candidate without a doubt that ends the finding, then the
-    out-of-place form of the write (``by_write``: first, for each of several saves needs an edit); alone only
-    an entry's, for a name may be a view of what is read later."""
+    out-of-place form of the write (``by_write``: first, for each of several saves needs an edit); that of a
+    name alone, too, unless the name may be a view of what is read later."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
     new = not is_unrecorded(finding, project)
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
     best = next(filter(is_end, candidates(finding, project, sure)), None)
     both = [best] if best else []
-    names = ("out-of-place", "scatter", "rebind-element") if best else ("rebind-element",)
+    names = ("out-of-place", "scatter", "rebind-element") if best else ("rebind-element", "out-of-place")
     forms = (form for name in names for form in FIXERS[name](finding, project))
     form = next((each for each in forms if not each.guess or each.fixer == "out-of-place"), None)
+    if form is not None and not best and form.fixer == "out-of-place":
+        written = [located for _, located in write_statements(finding, project)]
+        new &= not any(may_be_part(source, at, form.shared_name) for _, source, at in written)
+        new &= finding.saved is not None or finding.code == "UC201"  # a Function has to mark what it writes
     if new and form is not None and (form.guess or form.shared_name) and is_end(form):
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"
         doubts = f"{shape if form.guess else ''}{held if form.shared_name else ''}"

@@ -1,5 +1,4 @@
-"""Calls inserted into a program just before it writes, so that a run can find other holders of the written
-tensor.
+"""Calls inserted into a program just before it writes, by which a run finds other holders of the tensor.
 
 A statement that writes in place shows its target: ``h`` of ``h *= 2``, ``x`` of ``x[mask] = 0``,
 ``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and the objects they lead to are inspected before the

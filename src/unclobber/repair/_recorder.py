@@ -90,7 +90,9 @@ class Recorder:
         roots: list[torch.Tensor] = []
         before: dict[int, torch.Tensor | None] = {}
         if recorded:
-            self._learn(nodes)
+            for leaf in (getattr(node, "variable", None) for node in nodes):
+                if isinstance(leaf, torch.Tensor) and id(leaf) not in self._leaves:
+                    self._leaves[id(leaf)] = leaf, _key(leaf)
             with compat.dispatcher.unseen_by_torch():
                 roots = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
                 reached = (id(getattr(node, "variable", None)) for node in nodes)
@@ -118,12 +120,6 @@ class Recorder:
             self._write(running, call)
         if self._after_each(running.nth) or (running.nth == self.stop_after and not self._go_on()):
             raise Enough
-
-    def _learn(self, nodes: list[Any]) -> None:
-        for node in nodes:
-            leaf = getattr(node, "variable", None)
-            if isinstance(leaf, torch.Tensor) and id(leaf) not in self._leaves:
-                self._leaves[id(leaf)] = leaf, _key(leaf)
 
     def _write(self, running: _RunningBackward, call: EngineCall) -> None:
         with compat.dispatcher.unseen_by_torch():

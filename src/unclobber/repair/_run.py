@@ -125,14 +125,12 @@ class Run:
         if comparable and self._compare(1, nth - 1).why:
             return True
         if self.job.until is not None and nth >= self.job.until:
-            self._answer_so_far()
+            # It counts if the end does not come in time.
+            self.ended = Ended.STOPPED
+            self._record(None)
+            self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
+            self.ended = Ended.FINISHED
         return False
-
-    def _answer_so_far(self) -> None:  # it counts if the end does not come in time
-        self.ended = Ended.STOPPED
-        self._record(None)
-        self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
-        self.ended = Ended.FINISHED
 
     # --- the result ---------------------------------------------------------------------------------
 

@@ -65,10 +65,6 @@ class _SearchState:
         whole = any(step.whole for step in self.steps)
         return drops, bool(self._more(".functional_call(")), bool(self.blind_holders), whole
 
-    def may_replace(self, best: _SearchState) -> bool:
-        simpler = len(self.steps) < len(best.steps) and self.copies <= best.copies
-        return simpler or len(best.steps) == 1
-
     @property
     def copies(self) -> int:  # counted in the text; a loop's copies are one
         return self._more(".clone(") + sum(step.late for step in self.steps)
@@ -192,7 +188,8 @@ class Search:
             entry = heapq.heappop(self._queue)
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
-            if proved and (state.lines > best.lines or not state.may_replace(best)):
+            simpler = len(state.steps) < len(best.steps) and state.copies <= best.copies
+            if proved and (state.lines > best.lines or not (simpler or len(best.steps) == 1)):
                 passed_over.append(entry)
                 continue
             if self._tried >= most or time.monotonic() - began > seconds:

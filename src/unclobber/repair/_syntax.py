@@ -76,9 +76,6 @@ class Source:
             covering = [small for small in covering if self.start(small) <= at < self.end(small)]
         return covering[0] if len(covering) == 1 else None  # None if there isn't exactly one
 
-    def statement_of(self, site: Site) -> ast.stmt | None:
-        return self.statement(site.line, site.column) or self.statement(site.line)
-
     def in_header(self, line: int) -> ast.expr | None:
         for node in self.nodes:
             if isinstance(node, ast.If | Loop) and node.lineno <= line:
@@ -419,8 +416,7 @@ def is_small(node: ast.AST) -> TypeGuard[ast.stmt]:
 def is_place(node: ast.AST) -> bool:
     """Return whether ``node`` is a dotted path of names, which can be assigned, and read without effect."""
     while isinstance(node, ast.Attribute):
-        # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
-        # to.
+        # These give a view, or a tensor other than their owner's, so no result can be bound to the path.
         if node.attr in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
             return False
         node = node.value

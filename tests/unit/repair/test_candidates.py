@@ -222,6 +222,39 @@ def test_the_edit_at_a_write_of_a_whole_tensor(tmp_path):
     _runs_rightly(path, second)
 
 
+ALONE = {
+    "a module's result": ("y = act(w * 1)\ny += 1\n", "y = y + 1"),
+    "another name's tensor": ("x = act(w * 1)\ny = x\ny += 1\n", None),
+    "a part": ("y = act(w * 1)[:2]\ny += 1\n", None),
+    "a view": ("y = act(w * 1).view(3)\ny += 1\n", None),
+    "an entry": ("ys = {0: act(w * 1)}\ny = ys[0]\ny += 1\n", None),
+    "a global's": ("y = act(w * 1)\ndef add():\n    y.add_(1)\n    return y\nadd()\n", None),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_edit_at_a_write_alone(tmp_path, name):
+    """The module may keep its result, so no other edit is sure: shown if no other name shares the tensor."""
+    text, code = ALONE[name]
+    path = tmp_path / "script.py"
+    act = "act = torch.nn.LeakyReLU(inplace=True)\n"
+    fix = candidate(reported(path, f"{HEAD}{act}{text}y.sum().backward()\n"), path)
+    assert (fix and fix.code) == code
+    if fix:
+        assert "unless other code holds the old one" in fix.title
+        _runs_rightly(path, fix)
+
+
+def test_the_part_that_an_unnamed_save_keeps(tmp_path):
+    """einsum saves a view of its own making of what is written: the part is cloned where it is bound."""
+    path = tmp_path / "script.py"
+    text = "x = w.outer(w).sin()\nlow = x[:2]\nb = x[2:].clone().expand(3, 3)\n"
+    text += "x[:2] = torch.einsum('im,jm->ij', low, b)\n"
+    fix = candidate(reported(path, f"{HEAD}{text}x.sum().backward()\n"), path)
+    assert fix.code == "low = x[:2].clone()"
+    _runs_rightly(path, fix)
+
+
 def test_no_edit_at_a_later_write(tmp_path):
     """The first one has no out-of-place form here, and would still overwrite what is saved."""
     text = HEAD + KEPT_TWICE.replace(

@@ -57,7 +57,7 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     for node in uses:
         inside = _scope(source, node)
         if inside is not function:
-            kept = not _is_local_to(source, inside, place.id)
+            kept = not is_local_to(source, inside, place.id)
         else:
             kept = binding_at(source, node) is None and _between(source, since, node, statement)
         if kept and not _values_only(source, node):
@@ -77,8 +77,7 @@ def _between(source: Source, since: ast.AST, node: ast.AST, statement: ast.AST) 
         return False
     if source.start(since) < source.start(node) < source.start(statement):
         return True
-    # A loop round the statement, but not round `since`, runs what stands below the statement before its next
-    # turn.
+    # A loop round the statement, but not round `since`, runs what stands below before its next turn.
     first = list(source.all_above(since))
     again = [loop for loop in source.all_above(statement) if isinstance(loop, Loop) and loop not in first]
     return any(loop in round_it for loop in again)
@@ -97,7 +96,7 @@ def _scope(source: Source, node: ast.AST) -> ast.AST | None:
     return None
 
 
-def _is_local_to(source: Source, function: ast.AST | None, name: str) -> bool:
+def is_local_to(source: Source, function: ast.AST | None, name: str) -> bool:
     """Return whether an inner function binds a variable of this name itself."""
     if function is None:
         return False

@@ -133,7 +133,21 @@ def binding_at(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None]
 
 def is_container(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     """Return whether a name is bound to a list or dict: ``laterals[i - 1] += x`` (``FPN`` of mmdetection)."""
-    name = source.code(place)
-    named = (node for node in walk(source.function(statement) or source.tree) if is_name(node, name))
-    values = (bound[1] for node in named if (bound := binding_at(source, node)) is not None)
+    values = _values_of(source, statement, source.code(place))
     return any(isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp) for value in values)
+
+
+def may_be_part(source: Source, statement: ast.AST, code: str) -> bool:
+    """Return whether a place may share another one's memory: no variable, or bound to a name or a view."""
+    table = torch_table()
+    views = table.returns_views | table.may_return_view
+    return not code.isidentifier() or any(
+        isinstance(value, ast.Name | ast.Subscript | ast.Attribute)
+        or (isinstance(value, ast.Call) and last_name(value.func) in views)
+        for value in _values_of(source, statement, code)
+    )
+
+
+def _values_of(source: Source, statement: ast.AST, name: str) -> list[ast.expr | None]:
+    named = (node for node in walk(source.function(statement) or source.tree) if is_name(node, name))
+    return [bound[1] for node in named if (bound := binding_at(source, node)) is not None]

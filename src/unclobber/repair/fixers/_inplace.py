@@ -45,13 +45,6 @@ def receiver(node: ast.AST, source: Source) -> ast.expr | None:  # `x` of `x.op_
     return None if root_name(func.value) in source.imported_names else func.value
 
 
-def _is_function_call(call: ast.Call, source: Source) -> bool:
-    # Initialisers of `torch.nn.init` have no other form.
-    if not call.args or not is_inplace_name(last_name(call.func)):
-        return False
-    return root_name(call.func) in source.imported_names and "init" not in dotted(call.func).split(".")
-
-
 class InPlaceCall(NamedTuple):
     """A call or statement that writes in place."""
 
@@ -87,7 +80,9 @@ def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
         return None
     name, torch = last_name(node.func), source.torch_name
     plain = source.renamed(node.func, name.rstrip("_")) if name else None
-    if plain is not None and _is_function_call(node, source):
+    # Initialisers of `torch.nn.init` have no other form.
+    is_function = root_name(node.func) in source.imported_names and "init" not in dotted(node.func).split(".")
+    if plain is not None and node.args and is_function and is_inplace_name(name):
         return InPlaceCall(source.code(node, plain), node.args[0])
     written = receiver(node, source)
     if written is None or plain is None:

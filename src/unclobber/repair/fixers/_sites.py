@@ -80,6 +80,6 @@ def _located(site: Site, project: Project) -> Iterator[LocatedStatement]:
     source = project.source(site.path)
     if source is None:
         return
-    statement = source.statement_of(site) or source.in_header(site.line)
-    if statement is not None:
+    at = source.statement(site.line, site.column) or source.statement(site.line)
+    if (statement := at or source.in_header(site.line)) is not None:
         yield site.path, source, statement

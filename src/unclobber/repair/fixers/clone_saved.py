@@ -38,14 +38,16 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     runs_again = finding.code == "UC105" or "compiled" in f"{finding.variant} {finding.saved.operation}"
     runs_again |= in_hook and is_result
     for site, (path, source, statement) in saved_statements(finding, project):
-        if not runs_again and (bound := _bound_once(source, statement, finding.saved.expression or "")):
-            name, value = bound
+        named = finding.saved.expression
+        read = {re.split(r"\W", named, maxsplit=1)[0]} if named else names_in(statement)
+        for name, value in () if runs_again else _bound_once(source, statement, read):
             title = f"clone `{shortened(source.code(value), 40)}` before it is saved"
             # A view of the variable may be written; what is read after the write may be meant to be new.
             of = [source.code(place) for place in filter(None, [root_place(value)])]
             guess = any([*map(text.code, targets(text, at))] != of for _, (_, text, at) in writes)
             guess |= any(text is source and read_later(source, at, name) for _, (_, text, at) in writes)
-            yield Candidate(title, {path: source.replaced({value: cloned(source, value)})}, guess=guess)
+            if named or not guess:
+                yield Candidate(title, {path: source.replaced({value: cloned(source, value)})}, guess=guess)
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
             title, code, shared = _with_copy(source, node, is_result=is_result)
@@ -61,20 +63,26 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield replace(edit, whole=whole, late=returns and site.function not in writers)
 
 
-def _bound_once(source: Source, statement: ast.AST, saved: str) -> tuple[ast.Name, ast.Subscript] | None:
-    """Return the variable of a saved expression and the part that it is for, as in ``xt = x[:, t]``; None if
-    it is bound elsewhere, too, or written."""
-    name, around = re.split(r"\W", saved, maxsplit=1)[0], source.function(statement) or source.tree
-    uses = [node for node in walk(around) if isinstance(node, ast.Name) and node.id == name]
-    bound = [node for node in uses if not isinstance(node.ctx, ast.Load)]
-    given = [node for node in walk(around) if isinstance(node, ast.arg) and node.arg == name]
-    made = source.parents[bound[0]] if len(bound) == 1 and not given else None
-    for above in (above for node in uses for above in source.all_above(node) if isinstance(above, ast.expr)):
-        written, is_stored = in_place(above, source), isinstance(getattr(above, "ctx", None), ast.Store)
-        if (written or is_stored) and name in names_in(written.target if written else above):
-            return None
-    value = made.value if isinstance(made, ast.Assign) else None
-    return (bound[0], value) if isinstance(value, ast.Subscript) else None
+def _bound_once(
+    source: Source, statement: ast.AST, names: set[str]
+) -> Iterator[tuple[ast.Name, ast.Subscript]]:
+    """Yield each of some variables with the part that it is for, as in ``xt = x[:, t]``, unless it is bound
+    elsewhere, too, or written."""
+    around = list(walk(source.function(statement) or source.tree))
+    given = {node.arg for node in around if isinstance(node, ast.arg)}
+    for name in sorted(names - given):
+        uses = [node for node in around if isinstance(node, ast.Name) and node.id == name]
+        bound = [node for node in uses if not isinstance(node.ctx, ast.Load)]
+        made = source.parents[bound[0]] if len(bound) == 1 else None
+        value = made.value if isinstance(made, ast.Assign) else None
+        above = (above for node in uses for above in source.all_above(node) if isinstance(above, ast.expr))
+        if isinstance(value, ast.Subscript) and not any(_writes(name, node, source) for node in above):
+            yield bound[0], value
+
+
+def _writes(name: str, node: ast.expr, source: Source) -> bool:
+    written, is_stored = in_place(node, source), isinstance(getattr(node, "ctx", None), ast.Store)
+    return bool(written or is_stored) and name in names_in(written.target if written else node)
 
 
 def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:

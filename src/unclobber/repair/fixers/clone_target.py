@@ -1,5 +1,4 @@
-"""Fixer: write to a copy, by ``x = x.clone()`` before the writing statement, or a copy for the call that
-writes.
+"""Fixer: write to a copy, by ``x = x.clone()`` before the writing statement, or one for the writing call.
 
 The narrowest such place is the statement itself; if a helper writes to its argument, the caller owns the
 name.

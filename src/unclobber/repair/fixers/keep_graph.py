@@ -31,9 +31,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def two_losses(finding: Finding, project: Project) -> bool:
-    """Return whether the backward that freed the graph and the one that needs it belong together: two
-    statements of one block that ran one after the other, or one statement in a loop that runs no forward
-    of its own."""
+    """Return whether the backward that freed the graph and the one that needs it belong together: statements
+    of one block that ran one after the other, or one of a loop that runs no forward of its own."""
     freed, needed = finding.freed, finding.needed
     if freed is None or needed is None:
         return False

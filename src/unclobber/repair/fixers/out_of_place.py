@@ -16,7 +16,7 @@ from .._candidate import Candidate
 from .._syntax import Source, flat, is_place, walk
 from .._text import Splice
 from ..project import Project
-from ._aliases import held_elsewhere, shared_name
+from ._aliases import held_elsewhere, is_local_to, shared_name
 from ._fresh import is_fresh
 from ._inplace import in_place, receiver, written_by
 from ._liveness import read_later
@@ -34,6 +34,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, target, is_shared in rewrites(source, statement, write.site, keep_dtype=narrow):
             if finding.code == "UC209" and write.operation in torch_table().overwrites_all:
                 continue  # what is filled in its place would have no batch, either
+            scope = source.function(statement)
+            if scope is not None and target.isidentifier() and not is_local_to(source, scope, target):
+                continue  # a global's name would become the function's own, without a value
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
             yield Candidate(title, {path: text}, shared_name=target or "the tensor" if is_shared else "")
 
