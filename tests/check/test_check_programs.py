@@ -236,6 +236,7 @@ class Scale(torch.autograd.Function):
 @pytest.mark.parametrize(("forward", "backward", "expected"), [
     ("return x * 2", "return grad * 2", []),
     ("x.mul_(2)\n        return x", "return grad * 2", [("UC103", "medium", "x.mul_(2)")]),
+    ("x.mul_(2).round_()\n        return x", "return grad * 2", [("UC103", "medium", "x.mul_(2).round_()")]),
     ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x", "return grad * 2", []),
     ("ctx.mark_dirty(x)\n        return x.mul_(2).add_(1)", "return grad * 2", []),
     ("ctx.mark_dirty(x)\n        y = x.mul_(2)\n        return y, 1", "return grad * 2", []),

@@ -105,8 +105,8 @@ class FunctionRules:
                     continue
             while isinstance(target, ast.Subscript):
                 target = target.value
-            if isinstance(target, ast.Name):
-                yield statement, target.id, how, surely
+            if name := _itself(target):
+                yield statement, name, how, surely
 
     def _suspect(self, rule: CheckRule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
         with self.run.within(statement=statement):
