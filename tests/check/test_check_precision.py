@@ -461,6 +461,28 @@ def test_a_loss_that_begins_anew_after_the_step(after, count):
     assert [code for code, *_ in found][:1] == ["UC101"] * count
 
 
+@pytest.mark.parametrize(("last", "count"), [("layer(x)", 0), ("F.relu(layer(x))", 1)])
+@pytest.mark.parametrize("loop", ["for _ in range(2)", "if True"])
+def test_the_last_turn_of_a_loop_within_another(loop, last, count):
+    """The head of Conditional DETR: what its last layer returns is no activation's, in each turn."""
+    body = f"""
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(n, 4) for n in sizes)
+        def forward(self, x):
+            for i, layer in enumerate(self.layers):
+                x = F.relu(layer(x)) if i < len(self.layers) - 1 else {last}
+            return x
+    head = Head()
+    {loop}:
+        box = head(torch.ones(5, 4))
+        box[..., :2] += 1
+        box.sigmoid().sum().backward()
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
 @pytest.mark.parametrize(("test", "count"), [("i == kept", 0), ("i == last", 1), ("i in kept", 1)])
 @pytest.mark.parametrize("turns", ["range(4)", "range(1, 4)"])
 def test_a_turn_of_a_loop_is_hardly_the_last(turns, test, count):

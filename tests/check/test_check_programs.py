@@ -210,6 +210,12 @@ LEAF = "w = torch.ones(3, requires_grad=True)\n"
     ("x = torch.ones(4)\nx[1:] -= x[:-1]", [("UC207", "medium", "x[1:] -= x[:-1]")]),
     ("x = torch.ones(4)\nx[1:] -= x[:-1].clone()", []),
     ("def f(x):\n    x[1:] -= x[:-1]", []),  # an array may
+    ("def f(x):\n    x -= x[:, :1]", []),
+    ("def f(x):\n    x -= x.transpose(0, 1)", []),
+    ("x = torch.ones(2, 2)\nx += x.T", [("UC207", "medium", "x += x.T")]),
+    ("x = torch.ones(2, 2)\nx.mul_(x.transpose(-1, 0))", [("UC207", "medium", "x.mul_(x.transpose(-1, 0))")]),
+    ("x = torch.ones(2, 2)\nx += x.T.clone()", []),
+    ("x = torch.ones(2, 2)\nx += x.transpose(0, 1) * x.sum(1)", []),
     ("x = torch.ones(8)\nn = len(x)\nx.narrow(0, 2, n - 2).add_(x.narrow(0, 0, n - 2))", [
         ("UC207", "medium", "x.narrow(0, 2, n - 2).add_(x.narrow(0, 0, n - 2))")]),
     ("x = torch.ones(8)\nx.narrow(0, 4, 4).add_(x.narrow(0, 0, 4))", []),

@@ -97,3 +97,27 @@ class Agents:
 def test_each_optimizer_of_a_list_has_a_network_of_its_own(item, expected):
     """Which of them steps isn't known of an index: independent agents are right so."""
     assert [finding.code for finding in check_text(AGENTS.format(item=item), "a.py")] == expected
+
+
+EITHER = """
+import torch
+class Learner:
+    def __init__(self, nets, apart):
+        self.nets = nets
+        if apart:
+            self.opt = [torch.optim.Adam(self.nets[i].parameters()) for i in range(len(self.nets))]
+        else:
+            self.opt = torch.optim.Adam(self.nets.parameters())
+    def update(self, x):
+        policy, value = self.nets[0](x), self.nets[1](x)
+        self.opt{item}.zero_grad()
+        value.mean().backward()
+        self.opt{item}.step()
+        policy.mean().backward()
+"""
+
+
+@pytest.mark.parametrize(("item", "expected"), [("[1]", []), ("", ["UC101"])])
+def test_an_item_of_what_may_be_one_optimizer(item, expected):
+    """It is one of several then: ``ppo.py`` of imitation-learning-pcg."""
+    assert [finding.code for finding in check_text(EITHER.format(item=item), "a.py")] == expected

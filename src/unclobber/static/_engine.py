@@ -149,7 +149,10 @@ class FileRun:
             return SourceSpan(*self.elsewhere[:-1], inner)
         statement = self.statement if self.statement is not None else node
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-        first, last = statement.lineno, _last_line(statement)
+        first, body = statement.lineno, getattr(statement, "body", None)
+        last = statement.end_lineno or first
+        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+            last = max(first, body[0].lineno - 1)  # without the body of a compound statement
         return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
 
     def maker(self, node: int) -> SourceSpan | None:  # the simple statement of this file that made it
@@ -217,10 +220,3 @@ def follows(*kinds: type[ast.expr] | type[ast.stmt]) -> Callable[[_Function], _F
         return function
 
     return register
-
-
-def _last_line(statement: ast.expr | ast.stmt) -> int:  # a location excludes the body of a compound statement
-    body = getattr(statement, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-        return max(statement.lineno, body[0].lineno - 1)
-    return statement.end_lineno or statement.lineno

@@ -135,9 +135,9 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     text = unparsed(test)
     name, _, compared = text.partition(" ")
     count = state.names.get(name, PLAIN).data
-    if count in ("turn", "later", "number") and run.again is not None:
+    if count in ("turn", "later", "only", "number") and run.again is not None:
         if count != "number" and compared in _FIRST_TURN:
-            return _FIRST_TURN[compared] is bool(count == "turn")
+            return _FIRST_TURN[compared] is bool(count != "later")
         # The second turn that is followed stands for the last (`hw2/cnn.py` of royvelich).
         if count != "number" and re.match(r"(!=|<) .*(len\(|last|num|- 1)", compared):
             return bool(count == "turn")

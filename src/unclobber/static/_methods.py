@@ -86,7 +86,8 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if owners := owners - run.frozen:
         # If it is fused, torch doesn't notice: tests/torch_facts/test_version_check.py.
         rule = CheckRule.DATA if receiver.data == "unseen" else CheckRule.STEP
-        is_guess = bool(known and owners != graphs) or holder.partition("[")[2][:1].isalpha()  # any item
+        at = holder.partition("[")[2][:1]  # any item is a guess (`ppo.py` of imitation-learning-pcg)
+        is_guess = bool(known and owners != graphs) or at.isalpha() or bool(at and receiver.kind == "unknown")
         updated(run, state, owners, run.span(call.node), rule, HIGH - (rule is CheckRule.DATA or is_guess))
     return PLAIN
 

@@ -278,7 +278,8 @@ def _loop(run: FileRun, node: _Loop, state: FlowState) -> FlowState:
 def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowState:
     """Interpret the body twice, or once for each known module; once in the second pass of an outer loop."""
     parts = over.data.parts if over.kind == "module" else ()
-    once = (bool(run.again) and not parts) or (over.data == "tuple" and len(over.items) == 1)
+    is_any = bool(run.again) and not parts
+    once = is_any or (over.data == "tuple" and len(over.items) == 1)
     start, outside = run.clock, state.quiet
     is_single = not once and over.items[:1] == (TURN,) and _is_single_by_default(run, node, state)
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
@@ -290,9 +291,10 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
             known = over.kind == "sequence" and over.data == "tuple" and len(over.items) > turn
             each = over.items[turn] if known else elements(run, over, state)
             bind(run, node.target, renamed_part(over, turn) if turn < len(parts) else each, state)
-            for part in ast.walk(node.target) if turn else ():
+            # The only turn that is followed stands for the first and the last (DETR's `MLP`).
+            for part in ast.walk(node.target) if turn or is_any else ():
                 if isinstance(part, ast.Name) and state.names[part.id].data == "turn":
-                    state.names[part.id] = TURN._replace(data="later")
+                    state.names[part.id] = TURN._replace(data="later" if turn else "only")
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])

@@ -30,9 +30,10 @@ _NO_NETWORK = re.compile(r"reset|update|collate|clip|coords|nms|process|__|vis|s
 _OVERWRITE = frozenset({"zero_", "fill_", "normal_", "uniform_", "|=", "&=", "%=", "//="})
 _SHIFTED = re.compile(
     r"(.*)\[(\d+):\]=\1\[:-\2\]|"
-    r"(?P<narrow>.*\bnarrow\(.*, )(?P<start>\d+)(?P<rest>, .*[A-Za-z].*\))=(?P=narrow)\d+(?P=rest)"
+    r"(?P<narrow>.*\bnarrow\(.*, )(?P<start>\d+)(?P<rest>, .*[A-Za-z].*\))=(?P=narrow)\d+(?P=rest)|"
+    r"(?P<whole>.*)=(?P=whole)\.(m?T|t\(\)|(permute|transpose|swap(axes|dims))\([^()]*\))"
 )
-"""A part of a tensor, and the same part some elements further."""
+"""A part of a tensor, and the same part some elements further; a tensor and itself, transposed."""
 
 
 class WriteEffect(NamedTuple):
@@ -234,7 +235,8 @@ def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     elif isinstance(node, ast.AugAssign) and isinstance(read, ast.Subscript) and isinstance(target, ast.Name):
         parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
         if unparsed(read.value) == written and any(isinstance(part, ast.Slice) for part in parts):
-            rule, confidence = CheckRule.SELF_OVERLAP, HIGH - 1 + sure if sure or len(parts) > 1 else 0
+            # An array of NumPy's reads all before it writes (`train_goals.py` of realcrane).
+            rule, confidence = CheckRule.SELF_OVERLAP, HIGH if sure else int(len(parts) > 1)
             blamed = blamed._replace(saved=run.span(read))
     if confidence:
         run.suspect(state, blamed._replace(rule=rule, confidence=confidence))
@@ -313,8 +315,7 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
 def backward(
     run: FileRun, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
 ) -> None:
-    """Apply a backward from a value: suspect pending writes, updated parameters and freed graphs, then free
-    the graph.
+    """Apply a backward: suspect pending writes, updated parameters and freed graphs, then free the graph.
 
     Args:
         to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs, as with ``inputs=``.
