@@ -216,8 +216,7 @@ class BackwardCalls:
         thread.calls.append(running)
         self.running.append(running)
         call.thread = thread
-        # An unpack in an engine thread can't be matched to one of several threads' calls, so then no mark
-        # is set.
+        # An unpack in an engine thread can't be matched to one of several threads' calls: no mark then.
         alone = of_engine is not None or len(self.running) == len(thread.calls)
         mark = BackwardMark(
             nth, stack, call.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number(), written

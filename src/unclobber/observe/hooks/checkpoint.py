@@ -112,8 +112,7 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the recomputation's look into the cache: a conflict is reported, and repaired under ``guard``."""
 
     def read(entry: Any, allow_cache_entry_mutation: bool) -> Any:
-        """Return the cached tensor; under ``guard`` a copy of its old value, because the recomputation writes
-        to it again."""
+        """Return the cached tensor; under ``guard`` a copy of its old value, for it is written again."""
         known = _cache.get(entry)
         if known is None or (state := known[0].stale(known[1], "cache")) is None:
             return original(entry, allow_cache_entry_mutation)

@@ -210,8 +210,7 @@ _refused: weakref.WeakKeyDictionary[BaseException, OverwrittenInGraph] = weakref
 
 
 def _stack_of(node: Any, call: Any = None) -> Stack:
-    """Return where Dynamo has traced a node, without the stack of the Function's ``call`` in whose backward
-    it is."""
+    """Return where Dynamo has traced a node, without the stack of the Function whose backward it is in."""
     key = node.meta.get(compat.tracing.COPIED)
     stack = compat.tracing.stack_of(_compiling.traced.get(id(key), (None, ()))[1])
     return stack if call is None else stack[: len(stack) - len(_stack_of(call))]
@@ -327,8 +326,7 @@ def _observing(run: Callable[..., Any], backward: _Backward, merged: bool) -> Ca
 
 
 def _notify(tensor: Any, names: Sequence[str]) -> Iterator[Mark]:
-    """Notify the listeners of the writes of one run to ``tensor``. Yield a mark of ``settle`` for each that
-    notes them."""
+    """Notify the listeners of the writes of a run to ``tensor``; yield a mark for each that notes them."""
     if not compat.tensors.is_plain(tensor) or not kernels.concerns_a_listener((tensor,)):
         return
     for listener in kernels.listeners.now:

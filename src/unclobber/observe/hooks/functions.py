@@ -288,7 +288,7 @@ def _take_away() -> None:
     _classes.clear()
 
 
-_IGNORED = compat.entries.context_attributes() - {"dirty_tensors"}
+_IGNORED = compat.entries.CONTEXT_ATTRIBUTES - {"dirty_tensors"}
 """Names of attributes of a ``ctx``, torch's own, that are no places for a tensor of the program's."""
 
 

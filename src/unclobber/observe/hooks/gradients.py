@@ -374,8 +374,7 @@ def _probe_within() -> int:
 
 
 def _probe_module(shared: bool, *, by_output: bool) -> int:
-    """Return the reference count of a gradient in a module's backward hook, with another consumer if
-    ``shared``.
+    """Return the reference count of a gradient in a module's backward hook; ``shared``: with a consumer.
 
     ``by_output``: in the pre-hook, else in the hook.
     """

@@ -156,8 +156,7 @@ class Installation:
             registrations.install(patches)
             engine.install(patches)
             engine.on_unwatched = self._on_unwatched
-            # Order matters: the engine notifies its newest subscriber first, so `backward` comes after its
-            # clients.
+            # In this order, because the engine notifies its newest subscriber first.
             saves.install(patches)
             unmarked.install(patches)
             registered.install(patches)

@@ -1,5 +1,4 @@
-"""Pauses of write observation: in an optimizer step while no save is alive, and in a backward that runs no
-Python.
+"""Pauses of write observation: in a step while no save is alive, and in a backward without Python.
 
 Observing a write costs a few microseconds. An optimizer writes every parameter in up to ten operations
 each, and in a usual step no save is alive then. Backward adds up gradients in place, in C++. A saved tensor

@@ -69,18 +69,18 @@ def _pack(
     pack, unpack = pair if hooks is None else hooks.watch_inner(*pair)
     unrecorded = torch.no_grad()
     with compat.unseen.unseen_by_functions():  # a mode of functions would see gradients being turned off
-        before = tensor._version
+        before = compat.tensors.version_of(tensor)
         unrecorded.__enter__()
     try:
         if keeps_original:
             with compat.unseen.unseen_by_functions():  # torch's own is seen by modes of operations alone
-                tensor = tensor.detach()
+                tensor = compat.tensors.detached(tensor)
         kept = entry.kept = pack(tensor)
         entry.unpack = functools.partial(unpack, kept)
     finally:
         with compat.unseen.unseen_by_functions():
             unrecorded.__exit__(None, None, None)
-            written = tensor._version != before
+            written = compat.tensors.version_of(tensor) != before
     if written:
         # torch refuses a pack hook that writes to its input, in these words.
         raise RuntimeError(compat.Sentence.PACK_WRITES)

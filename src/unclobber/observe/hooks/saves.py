@@ -183,12 +183,12 @@ class SavedTensorHooks:
                 record = hooks.pack(inner)
             record.held, record.origin = None, weakref.ref(tensor)  # `ctx.saved_tensors` hands the wrapper on
             # Last, because torch 2.6 warns if this object, which has weak references, dies before wrappers.
-            return record, tensor, tensor._version, inner
+            return record, tensor, compat.tensors.version_of(tensor), inner
 
         def transformed_unpack(kept: tuple[Any, ...]) -> torch.Tensor:
             """Check the record; torch would compare the wrapper's counter, which moves by itself."""
             record, tensor, version, _ = kept
-            moved = tensor._version != version
+            moved = compat.tensors.version_of(tensor) != version
             if moved != (record.alias._version != record.version):
                 record.version = record.alias._version - moved
             if record.entry is not None:
@@ -288,8 +288,8 @@ class SavedTensorHooks:
             note(tensor)
             with compat.unseen.unseen_by_functions():
                 # Seen by modes, in place of the alias that the recomputation's own hook makes in torch.
-                alias = tensor.detach() if compat.tensors.is_plain(tensor) else None
-                kept = alias if tensor.requires_grad else tensor
+                alias = compat.tensors.detached(tensor) if compat.tensors.is_plain(tensor) else None
+                kept = alias if compat.tensors.needs_grad(tensor) else tensor
             if alias is None or kept is None:
                 return pack(tensor)
             record = hooks.pack(kept)
@@ -419,9 +419,9 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             with unseen():
                 itself = kept_itself(tensor, number)
                 saved.alias = compat.unseen.alias_of(tensor, itself)
-                saved.version = tensor._version
-                saved.requires_grad = tensor.requires_grad
-                base = tensor._base
+                saved.version = compat.tensors.version_of(tensor)
+                saved.requires_grad = compat.tensors.needs_grad(tensor)
+                base = compat.tensors.base_of(tensor)
             saved.copied = None
             number = next_node()  # the program's classes may have made nodes
         saved.itself = itself

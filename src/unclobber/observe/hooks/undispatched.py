@@ -44,7 +44,7 @@ def install(patches: Patches, clients: Clients) -> None:
     patches.stand_in(torch.Tensor, "data_ptr", _data_ptr, clients)
     # Another storage is made over the memory, and the tensor doesn't show it.
     for home, name in compat.entries.EXPORTS:
-        patches.precede(home, name, notify(lambda client, tensor, *_, **__: client.before_export(tensor)))
+        patches.precede(home, name, notify(_before_export))
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:
@@ -97,13 +97,14 @@ def _data(inherited: Any, clients: Clients) -> Callable[[torch.Tensor, Any], Non
 def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
     """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
 
-    def detach_(tensor: torch.Tensor, *wrong: Any, **named: Any) -> torch.Tensor:
-        """Detach, and notify if a node had made the tensor."""
+    def detach_(*args: Any, **named: Any) -> Any:
+        # FX hands its own objects on; a trace's values get the names of variables that hold them.
         with compat.unseen.unseen_by_functions():
-            made = compat.graph.grad_fn(tensor) is not None
-        result: torch.Tensor = original(tensor, *wrong, **named)
+            given = (t for t in (*args, *named.values()) if isinstance(t, torch.Tensor))
+            made = any(compat.graph.grad_fn(tensor) is not None for tensor in given)
+        result = original(*args, **named)  # itself
         if made:
-            _notify(clients, lambda client: client.after_detach(tensor))
+            _notify(clients, lambda client: client.after_detach(result))
         return result
 
     return detach_
@@ -115,9 +116,14 @@ def _notify(clients: Clients, notify: Callable[..., None], *args: Any, **kwargs:
             notify(client, *args, **kwargs)
 
 
+def _before_export(client: Client, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
+    if isinstance(tensor, torch.Tensor):  # else torch refuses, or hands it to a ``__torch_function__``
+        client.before_export(tensor)
+
+
 def _before_elementwise(name: str, client: Client, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
-    # They write element by element without dispatch, and move no counter.
-    if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
+    # They write without dispatch and move no counter, or torch refuses (test_torchs_refusal_is_its_own).
+    if isinstance(tensor, torch.Tensor) and not compat.tensors.needs_grad(tensor):
         client.before_write(tensor, name, False, (), {})
 
 
@@ -126,7 +132,7 @@ def _numpy(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]
 
     def numpy(tensor: torch.Tensor, **kwargs: Any) -> Any:
         """Make the array, and note it as long as it lives."""
-        if not clients.now:
+        if not clients.now or not isinstance(tensor, torch.Tensor):
             return original(tensor, **kwargs)
         _notify(clients, lambda client: client.before_hand_out(tensor))
         array = original(tensor, **kwargs)
@@ -145,7 +151,8 @@ def _data_ptr(original: Callable[..., int], clients: Clients) -> Callable[..., i
 
     def data_ptr(tensor: torch.Tensor) -> int:
         # Behind the caller of this function, which is the stand-in's own.
-        if clients.now and not sys._getframe(2).f_code.co_filename.startswith(_ASK):
+        seen = clients.now and isinstance(tensor, torch.Tensor)
+        if seen and not sys._getframe(2).f_code.co_filename.startswith(_ASK):
             _notify(clients, lambda client: client.before_hand_out(tensor, True))
         return original(tensor)
 

@@ -123,7 +123,7 @@ def note(
             position=position,
             shape=tuple(tensor.shape),
             dtype=tensor.dtype,
-            version=tensor._version,
+            version=compat.tensors.version_of(tensor),
             writes=[(write.operation, write.stack) for write in writes],
             stack=of_program(),
             returned=any(isinstance(out, torch.Tensor) and same_memory(out, tensor) for out in outputs),
@@ -135,13 +135,13 @@ def note(
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor._base is None else tensor._base
+    return tensor if (base := compat.tensors.base_of(tensor)) is None else base
 
 
 def _is_computed(tensor: torch.Tensor) -> bool:  # then a node of its old values exists
-    base = _base(tensor)
+    base, needs_grad = _base(tensor), compat.tensors.needs_grad
     # By the base, because reading a written view's `grad_fn` makes a new node.
-    return tensor.requires_grad and base.requires_grad and compat.graph.has_history(base)
+    return needs_grad(tensor) and needs_grad(base) and compat.graph.has_history(base)
 
 
 def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | None:
@@ -155,7 +155,7 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
             return None
         if base is tensor:
             return changed
-        elements = tensor.untyped_storage().nbytes() // tensor.itemsize
+        elements = compat.tensors.storage_of(tensor).nbytes() // tensor.itemsize
         every = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
         every.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(changed)
         return every.as_strided(base.size(), base.stride(), base.storage_offset())

@@ -58,7 +58,7 @@ class ViewWrites:
 
         ``memory`` is its storage.
         """
-        base = tensor if tensor._base is None else tensor._base
+        base = tensor if (base := compat.tensors.base_of(tensor)) is None else base
         self._recent.pop(id(base), None)  # entered again below, because the oldest entry is dropped first
         self._recent[id(base)] = ViewWrite(weakref.ref(memory), version + 1, operation, stack)
         if len(self._recent) > _MOST:
@@ -72,17 +72,17 @@ class ViewWrites:
 
     def last(self, view: torch.Tensor) -> ViewWrite | None:
         """Return the newest write to the memory of ``view``. None if unknown or a later one went unseen."""
-        base = view._base
+        base = compat.tensors.base_of(view)
         if base is None:
             return None
         write = self._recent.get(id(base))
-        if write is not None and write.after == view._version:
+        if write is not None and write.after == compat.tensors.version_of(view):
             memory = write.memory()  # None if the base died and a new tensor has its identity
             key = None if memory is None else compat.tensors.key_of_storage(memory)
             if key is not None and key == compat.tensors.storage_key_or_none(view):
                 return write
         if self.noted is not None and (noted := self.noted(view)) is not None:
-            return ViewWrite(weakref.ref(base.untyped_storage()), view._version, *noted)
+            return ViewWrite(weakref.ref(base.untyped_storage()), compat.tensors.version_of(view), *noted)
         natively = [(optimizer, OptimizerStep(*step)) for optimizer, step in self.unobserved_steps()]
         for optimizer, step in [*natively, *self._steps.items()]:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -107,5 +107,5 @@ def concerns(tensor: torch.Tensor) -> bool:
 
     The tensor may have such views or be one, and the write itself can make it one.
     """
-    base = tensor._base
-    return tensor.requires_grad or (base is not None and (base.requires_grad or torch.is_grad_enabled()))
+    base, needs_grad = compat.tensors.base_of(tensor), compat.tensors.needs_grad
+    return needs_grad(tensor) or (base is not None and (needs_grad(base) or torch.is_grad_enabled()))

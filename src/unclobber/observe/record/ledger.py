@@ -162,8 +162,7 @@ class Ledger:
         try:
             key = compat.tensors.storage_key_or_none(tensor)
             if key is None:
-                # Without storage (sparse, wrappers) only the version of a save is checked, as by torch
-                # (test_sparse).
+                # Without storage (sparse, wrappers) only a save's version is checked (test_sparse).
                 return None
             borrowed = self.saves_by_address is not None or not compat.tensors.is_resizable(tensor)
             if not borrowed and compat.tensors.holders(tensor) == 1:
@@ -192,7 +191,8 @@ class Ledger:
             stack = of_program()
             if by_views:
                 at = WriteEvent(operation, stack, None).stack
-                self.view_writes.note(tensor, tensor.untyped_storage(), _version(tensor), operation, at)
+                memory = compat.tensors.storage_of(tensor)
+                self.view_writes.note(tensor, memory, _version(tensor), operation, at)
             if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, running.actor(3), bumps)
@@ -632,8 +632,7 @@ class Ledger:
                 yield saved.held
 
     def let_go(self, tensor: torch.Tensor) -> int:
-        """Make the saves of a tensor's memory drop the tensors that they hold, as a write does; return their
-        number."""
+        """Make the saves of a tensor's memory drop their tensors, as a write does; return their number."""
         address = compat.tensors.storage_key_or_none(tensor)
         sharing = [
             saved for saved in self.saves() if compat.tensors.storage_key_or_none(saved.alias) == address
@@ -668,7 +667,7 @@ class Ledger:
         with compat.unseen.unseen_by_functions():
             saved.alias = compat.unseen.alias_of(tensor)
             saved.version = _version(tensor)
-            saved.requires_grad = tensor.requires_grad
+            saved.requires_grad = compat.tensors.needs_grad(tensor)
         saved.held, saved.itself = None, True
         saved.origin = weakref.ref(tensor)
         saved.base = None
@@ -864,7 +863,7 @@ def _lose(saved: SavedTensor, fault: str) -> None:
 
 def _version(tensor: torch.Tensor) -> int:
     try:
-        return tensor._version
+        return int(compat.tensors.version_of(tensor))
     except RuntimeError:
         return 0  # inference tensors keep no counter
 
@@ -882,7 +881,7 @@ def _bumps(entry: LogEntry) -> int:
 def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
     origin = saved.origin()
     if origin is not None:
-        return origin.detach()
+        return compat.tensors.detached(origin)
     return saved.alias if swap.to is None else swap.to.alias
 
 

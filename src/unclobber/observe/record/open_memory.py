@@ -59,7 +59,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes | None:
     """Return a copy of a plain tensor's bytes if its memory is open; with the gaps that its strides leave."""
     if tensor.layout is not torch.strided:
         return None
-    storage = tensor.untyped_storage()  # each save calls this: most end at the next check
+    storage = compat.tensors.storage_of(tensor)  # each save calls this: most end at the next check
     if storage._cdata not in _shown and (storage.resizable() or not is_borrowed(storage)):
         return None
     region = None if tensor.is_inference() else region_of(tensor)
@@ -75,7 +75,7 @@ def _read(storage: torch.UntypedStorage, region: Region) -> bytes:
 def is_changed(tensor: torch.Tensor, copied: bytes) -> bool:
     """Return whether the bytes that ``bytes_of`` gave for ``tensor`` are others now."""
     region = region_of(tensor)
-    return region is None or _read(tensor.untyped_storage(), region) != copied
+    return region is None or _read(compat.tensors.storage_of(tensor), region) != copied
 
 
 def values_of(tensor: torch.Tensor, copied: bytes, account: Account) -> OldValues:

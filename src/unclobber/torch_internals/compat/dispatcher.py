@@ -289,10 +289,7 @@ class OperatorHandle(NamedTuple):
         if name not in OPDEFS:
             return programs
 
-        def run_either(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            return (run_and_count if dispatch_modes() else programs)(keyset, *args, **kwargs)
-
-        return run_either
+        return lambda *args, **kwargs: (run_and_count if dispatch_modes() else programs)(*args, **kwargs)
 
 
 def _made_below(op: OperatorHandle) -> Any:

@@ -52,8 +52,7 @@ EXPORTS: tuple[tuple[Any, str], ...] = (
 )
 # The folders of torch, and of Triton where it is installed in the same place.
 FOLDERS = tuple(os.path.join(os.path.dirname(torch.__path__[0]), name, "") for name in ("torch", "triton"))
-# Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
-# since 2.12).
+# Methods of a `ctx` that the engine calls (torch/autograd/function.py, 2.0; `apply_boxed` since 2.12).
 FUNCTION_BACKWARD = tuple(
     name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
 )
@@ -153,9 +152,7 @@ def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
-def context_attributes() -> frozenset[str]:
-    """Return the names of the attributes of the ``ctx`` of a custom Function that torch keeps in C."""
-    return frozenset(vars(torch._C._FunctionBase))
+CONTEXT_ATTRIBUTES = frozenset(vars(torch._C._FunctionBase))  # what torch keeps in C of a Function's `ctx`
 
 
 NO_SETUP_CONTEXT = torch.autograd.Function.setup_context

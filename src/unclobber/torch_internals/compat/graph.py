@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ._modes import unseen_by_modes
-from .tensors import is_functorch_wrapper
+from .tensors import base_of, grad_fn_of, is_functorch_wrapper, is_leaf
 
 # The node whose backward runs in this thread (None outside), and whether its call keeps the graph: private.
 current_node = torch._C._current_autograd_node
@@ -33,7 +33,7 @@ def grad_fn(tensor: torch.Tensor) -> Any:
     Reading ``grad_fn`` of such a view makes torch build a new node, which no graph has yet. Torch refuses
     for one of several views that one call returned, and for a view made under ``no_grad``.
     """
-    return tensor.grad_fn if tensor._base is None else _looked_at(tensor)[0]
+    return grad_fn_of(tensor) if base_of(tensor) is None else _looked_at(tensor)[0]
 
 
 def derivative(output: torch.Tensor, gradient: torch.Tensor) -> Any:
@@ -44,8 +44,8 @@ def derivative(output: torch.Tensor, gradient: torch.Tensor) -> Any:
 
 def has_history(tensor: torch.Tensor) -> bool:
     """Return whether autograd has recorded how ``tensor`` was made, so that it is no leaf."""
-    if tensor._base is None:
-        return not tensor.is_leaf
+    if base_of(tensor) is None:
+        return not is_leaf(tensor)
     node, is_old = _looked_at(tensor)
     return node is not None or (is_old and _creation(tensor) not in _UNRECORDED)
 
@@ -60,7 +60,7 @@ def _looked_at(view: torch.Tensor) -> tuple[Any, bool]:
     if ordinary:
         _set_creation(view, _ONE_OF_MANY)
     try:
-        return view.grad_fn, False
+        return grad_fn_of(view), False
     except RuntimeError:
         return None, True
     finally:
@@ -74,7 +74,7 @@ def renewed_grad_fn(tensor: torch.Tensor) -> Any:
     None if torch is about to refuse that.
     """
     try:
-        return tensor.grad_fn
+        return grad_fn_of(tensor)
     except RuntimeError:
         return None
 
@@ -82,10 +82,10 @@ def renewed_grad_fn(tensor: torch.Tensor) -> Any:
 def why_unusable(view: torch.Tensor) -> str | None:
     """Return torch's sentence if it refuses to use a view whose memory was written, else None."""
     # Reading `grad_fn` of an ordinary view would make a new node, and torch never refuses one.
-    if view._base is None or _creation(view) == _ORDINARY:
+    if base_of(view) is None or _creation(view) == _ORDINARY:
         return None
     try:
-        _ = view.grad_fn
+        grad_fn_of(view)
     except RuntimeError as error:
         return str(error)
     return None

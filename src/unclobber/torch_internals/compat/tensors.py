@@ -19,6 +19,14 @@ HAND_OUT = frozenset(
 )  # fmt: skip
 """Methods of a tensor whose result gives access to the tensor's own memory."""
 
+# Reads past the tensor's class, which may define any of these names itself (a_class_of_its_own.py).
+detached: Callable[[torch.Tensor], torch.Tensor] = torch._C.TensorBase.detach
+storage_of: Callable[[torch.Tensor], torch.UntypedStorage] = torch._C.TensorBase.untyped_storage
+base_of, version_of, needs_grad, is_leaf, grad_fn_of = (
+    getattr(torch._C.TensorBase, name).__get__
+    for name in ("_base", "_version", "requires_grad", "is_leaf", "grad_fn")
+)
+
 
 def count_write(tensors: Iterable[torch.Tensor]) -> None:
     """Bump the counters of written tensors as torch's own kernels do, which refuse inference tensors.
@@ -63,7 +71,7 @@ class NativeStorages:
 
 def is_resizable(tensor: torch.Tensor) -> bool:  # which is whether the memory is torch's own
     native = NativeStorages.module
-    return bool(tensor.untyped_storage().resizable() if native is None else native.is_resizable(tensor))
+    return bool(storage_of(tensor).resizable() if native is None else native.is_resizable(tensor))
 
 
 def is_flat(tensor: torch.Tensor | None) -> bool:
@@ -91,7 +99,7 @@ def holders(tensor: torch.Tensor) -> int:
             return 1
         # The storage's Python object counts while it lives. Since 2.10 that is as long as the storage, once
         # it was made; before, as long as a name refers to it, as `storage` does here.
-        storage = tensor.untyped_storage()
+        storage = storage_of(tensor)
         return int(holders_at(storage._cdata)) - 1
     except (RuntimeError, ValueError):
         return 2
@@ -125,7 +133,7 @@ def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
 def counter_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor that shares nothing with ``tensor`` except its version counter."""
     with torch.no_grad(), unseen_by_modes():
-        twin, nothing = tensor.detach(), torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        twin, nothing = detached(tensor), torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     lent(twin, nothing)
     return twin
 

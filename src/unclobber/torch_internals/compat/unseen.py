@@ -10,7 +10,7 @@ import torch
 from ._behaviour import behaviour
 from ._modes import dispatch_modes, unseen_by_functions, unseen_by_modes, without_modes
 from .graph import grad_fn
-from .tensors import is_functorch_wrapper
+from .tensors import base_of, detached, grad_fn_of, is_functorch_wrapper, is_leaf, version_of
 
 __all__ = [
     "USUAL", "alias_of", "dispatch_modes", "function_modes", "is_traced", "is_usual", "kept_itself",
@@ -42,14 +42,14 @@ def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
         number: The number of the thread's next node.
         named: Whether Python code has the tensor, so that it is no new one.
     """
-    if tensor.is_leaf:
+    if is_leaf(tensor):
         return True
-    unwritten = named and tensor._version == 0  # no view that torch makes a new node for, no in-place result
-    node = tensor.grad_fn if unwritten else grad_fn(tensor)
+    unwritten = named and not version_of(tensor)  # no view that gets a new node, no in-place result
+    node = grad_fn_of(tensor) if unwritten else grad_fn(tensor)
     if node is None:
         return False
     is_last = (made := node._sequence_nr()) + 1 == number
-    if is_last and (tensor._version == 0 or tensor._base is None):
+    if is_last and (version_of(tensor) == 0 or base_of(tensor) is None):
         return False
     if not unwritten:
         # The operation of a view's new node has made its base's, too (data_of_a_view_that_was_written.py).
@@ -84,4 +84,4 @@ def alias_of(tensor: torch.Tensor, itself: bool = True) -> torch.Tensor:
     if itself and (own or is_functorch_wrapper(tensor)):
         return tensor
     with torch._C._ExcludeDispatchKeyGuard(_TRACER | _PYTHON if itself else _TRACER):
-        return tensor.detach()
+        return detached(tensor)
