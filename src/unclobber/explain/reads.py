@@ -54,8 +54,7 @@ tests/programs/allowed/weights_that_only_an_input_s_gradient_would_be_computed_f
 
 
 def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
-    """Return whether a node that unpacks ``saved`` (the running one if ``node`` is None) doesn't read its
-    values.
+    """Return whether a node that unpacks ``saved`` (the running one if ``node`` is None) reads no values.
 
     Such saves are running statistics in training, the weight of a first layer whose input needs no gradient,
     and an input that is kept for its shape.

@@ -162,7 +162,8 @@ def helps(finding: Finding) -> list[Fix]:
     fixes = [replace(fix, title=fix.title + cost) if fix.guard else fix for fix in finding.fixes]
     offered = finding.entry.guard
     curable = offered == "offered" or (offered == "offered where kept" and finding.kept_bytes > 0)
-    curable = curable and finding.variant not in _BEYOND_GUARD
+    seen = bool(finding.writes) or finding.saved is None  # of what was overwritten unseen nothing is kept
+    curable = curable and finding.variant not in _BEYOND_GUARD and (seen or finding.kept_bytes > 0)
     if curable and not finding.repaired and not any(fix.guard for fix in fixes):
         sentence = Help.GUARD.value if fixes else Help.GUARD.value.removeprefix("or ")
         fixes.append(Fix(sentence + cost))

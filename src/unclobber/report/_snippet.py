@@ -96,8 +96,7 @@ def heading(span: SourceRange, sources: Sources) -> str:
 
 
 def shown_lines(marks: Sequence[Mark], sources: Sources) -> Iterator[int | None]:
-    """Yield the lines of one file to show: marked ones, and a single line between two of them; None for a
-    gap."""
+    """Yield the lines of one file to show: marked ones, and one line between two of them; None for a gap."""
     numbers: set[int] = set()
     for mark in marks:
         first, last = mark.span.line, mark.span.end_line

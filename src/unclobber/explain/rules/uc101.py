@@ -173,6 +173,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     else:
         fixes.append(with_a_copy(evidence.save, evidence.writes))
     # Otherwise guard would need the value before the unseen change, or one with a history.
-    if evidence.past_torch is None and not evidence.differentiated:
+    seen = bool(evidence.writes) or not evidence.unseen
+    if seen and evidence.past_torch is None and not evidence.differentiated:
         fixes.append(Help.GUARD.fix())
     return tuple(fixes)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -244,7 +243,7 @@ def _recomputed(probe: StandInSession) -> str | None:
 
     Running it imports Dynamo, which takes a second. Unless that is loaded, only its entry point is checked.
     """
-    if compat.compilers.DYNAMO in sys.modules:
+    if compat.compilers.has_dynamo():
         return _ends(probe, "recompute", _checkpointed(False)[1], 3)
     # test_neither_dynamo_nor_sympy_is_imported_for_it
     home, name = compat.entries.CHECKPOINT

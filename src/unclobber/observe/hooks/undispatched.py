@@ -98,7 +98,7 @@ def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., An
     """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
 
     def detach_(*args: Any, **named: Any) -> Any:
-        # FX hands its own objects on; a trace's values get the names of variables that hold them.
+        """Detach, and notify if a node had made the tensor; FX hands on its own objects."""
         with compat.unseen.unseen_by_functions():
             given = (t for t in (*args, *named.values()) if isinstance(t, torch.Tensor))
             made = any(compat.graph.grad_fn(tensor) is not None for tensor in given)

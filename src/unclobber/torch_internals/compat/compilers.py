@@ -26,9 +26,13 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-DYNAMO = "torch._dynamo"
+_DYNAMO = "torch._dynamo"
 _CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
 """Prefixes of the global names in Dynamo's code objects (torch/_dynamo/output_graph.py; seen since 2.0)."""
+
+
+def has_dynamo() -> bool:
+    return _DYNAMO in sys.modules
 
 
 class without_dynamo:  # noqa: N801  (a context manager)
@@ -50,7 +54,7 @@ class without_dynamo:  # noqa: N801  (a context manager)
 
 def is_compiled_code(code: CodeType) -> bool:
     """Return whether Dynamo made this code object to replace a function that it has compiled."""
-    return DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)
+    return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)
 
 
 def compilations(since: int) -> Iterator[tuple[str, str, int]]:
@@ -59,7 +63,7 @@ def compilations(since: int) -> Iterator[tuple[str, str, int]]:
     ``since`` is in microseconds since the epoch. Dynamo keeps its last 64 records (torch/_dynamo/utils.py,
     since 2.1). Records without an operation are left out, because they made no code.
     """
-    if DYNAMO not in sys.modules:
+    if _DYNAMO not in sys.modules:
         return
     from torch._dynamo import utils
 

@@ -153,8 +153,6 @@ def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
 
 
 CONTEXT_ATTRIBUTES = frozenset(vars(torch._C._FunctionBase))  # what torch keeps in C of a Function's `ctx`
-
-
 NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
 
 

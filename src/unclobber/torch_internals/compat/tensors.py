@@ -22,10 +22,8 @@ HAND_OUT = frozenset(
 # Reads past the tensor's class, which may define any of these names itself (a_class_of_its_own.py).
 detached: Callable[[torch.Tensor], torch.Tensor] = torch._C.TensorBase.detach
 storage_of: Callable[[torch.Tensor], torch.UntypedStorage] = torch._C.TensorBase.untyped_storage
-base_of, version_of, needs_grad, is_leaf, grad_fn_of = (
-    getattr(torch._C.TensorBase, name).__get__
-    for name in ("_base", "_version", "requires_grad", "is_leaf", "grad_fn")
-)
+_CLASS, _READ = torch._C.TensorBase, ("_base", "_version", "requires_grad", "is_leaf", "grad_fn")
+base_of, version_of, needs_grad, is_leaf, grad_fn_of = (getattr(_CLASS, name).__get__ for name in _READ)
 
 
 def count_write(tensors: Iterable[torch.Tensor]) -> None:
