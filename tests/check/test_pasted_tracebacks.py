@@ -898,3 +898,40 @@ def test_a_large_tree_without_frames_is_never_confident(answer, monkeypatch):
     assert answer(facts, net=RESIDUAL)["candidates"][0]["confident"]
     monkeypatch.setattr(_ranking, "_LARGE", 0)
     assert not answer(facts, net=RESIDUAL)["candidates"][0]["confident"]
+
+
+FILLED = """\
+import torch
+from torch import nn
+
+net, opt = nn.Linear(4, 4), None
+opt = torch.optim.Adam(net.parameters())
+for _ in range(3):
+    seen = torch.zeros(8, 4, dtype=torch.bool)
+    loss = 0.0
+    for i in range(4):
+        scores = net(torch.ones(8, 4)).masked_fill(seen, -1e9)
+        loss = loss + scores.logsumexp(1).sum()
+        seen{write}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(("kind", "first"), [
+    ("CPUBoolType", 12), ("torch.sparse.FloatTensor", 12), ("torch.FloatTensor", 15),
+])  # fmt: skip
+def test_what_a_loop_fills_has_the_version_of_a_parameter(answer, kind, first):
+    """A mask or a sparse tensor is none."""
+    source = FILLED.format(write=".scatter_(1, scores.argmax(1, keepdim=True), True)")
+    document = answer(pasted(kind=kind, shape="[8, 4]", version=3, expected=2), net=source)
+    assert lines_of(document)[0] == [first]
+
+
+@pytest.mark.parametrize(("write", "confident"), [("", True), ("    made.mul_(2)\n", False)])
+def test_a_step_beside_a_line_that_fills_a_tensor_is_not_confident(answer, write, confident):
+    """The tensor may be that one (MAML by hand, whose fast weights are clones)."""
+    source = f"{STEPS}\n\ndef filled(made):\n{write}    return made\n"
+    (first, *_) = answer(pasted(node="TBackward"), train=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (13, confident)

@@ -57,7 +57,12 @@ class Context:
         self.pasted = pasted
         self.tree = tree
         self.is_refused = pasted.kind not in ("saved", "second_backward", None)  # raised at the write
-        self.needed = [_snapped(place) for place in tree.located(pasted.frames)]
+        self.needed: list[FramePlace] = []
+        for scope, line in tree.located(pasted.frames):
+            near = [
+                a for a, name, _ in scope.calls if a == line or (name == "backward" and abs(a - line) < 13)
+            ]
+            self.needed += [FramePlace(scope, min(near, key=lambda at: abs(at - line), default=line))]
         self.saved = tree.located(pasted.forward)
         frames = *pasted.forward, *pasted.frames
         self.own = [frame for frame in frames if not frame.is_library or tree.located([frame])]
@@ -76,17 +81,21 @@ class Context:
 
 def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
     """Parameters are changed by steps and loads, activations by everything else."""
-    pasted = context.pasted
-    if pasted.kind != "saved":
+    if (pasted := context.pasted).kind != "saved":
         return
     if pasted.is_guessed:
         yield Clue(0.0, "", -1)
-    is_update = site.kind in UPDATES or CheckRule.LOADED in {s.rule for s in context.suspicions(site)}
+    rules = {suspicion.rule for suspicion in context.suspicions(site)}
+    is_update = site.kind in UPDATES or CheckRule.LOADED in rules
     if pasted.is_parameter is None:
         yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:
         reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
-        yield Clue(4.0 - (site.kind == "load"), reason) if is_update else Clue(-3.0, "", -1)
+        # What another line fills has such a version, too.
+        near = (each for each in context.tree.sites if each.path == site.path and not each.is_off)
+        filled, saved = any(each.kind == "method" for each in near), CheckRule.SAVED in rules
+        step = Clue(4.0 - (site.kind == "load"), reason, -filled)
+        yield step if is_update else Clue(-3.0 * (not saved), "", saved - 1)
     else:
         yield Clue(-6.0, "", -1) if is_update else Clue(2.0)
     if site.how == "forward":
@@ -226,8 +235,7 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The name of the node that made the tensor: the saver's, or the last writer's."""
-    node = context.pasted.node
-    if not node or context.pasted.kind != "saved" or site.kind in UPDATES:
+    if not (node := context.pasted.node) or context.pasted.kind != "saved" or site.kind in UPDATES:
         return
     is_method = site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
     if is_own := is_method or _OWN_NODES.get(site.how) == node:
@@ -343,9 +351,3 @@ CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
 
 def _is_operation(text: str, node: str) -> bool:  # `F.leaky_relu(x)` is LeakyRelu
     return node.replace("_", "").lower() in re.findall(r"[a-z]+", text.replace("_", "").lower())
-
-
-def _snapped(place: FramePlace) -> FramePlace:
-    scope, line = place
-    near = [at for at, name, _ in scope.calls if at == line or (name == "backward" and abs(at - line) <= 12)]
-    return FramePlace(scope, min(near, key=lambda at: abs(at - line), default=line))

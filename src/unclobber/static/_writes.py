@@ -209,8 +209,7 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether no weights need what is saved and it is far away, or without a sure graph any of
-    these, or a part is assigned."""
+    """Return whether no weights need what is saved and it is far away; without a sure graph any of these."""
     facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
     # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"
@@ -235,8 +234,7 @@ def _overlap(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     elif isinstance(node, ast.AugAssign) and isinstance(read, ast.Subscript) and isinstance(target, ast.Name):
         parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
         if unparsed(read.value) == written and any(isinstance(part, ast.Slice) for part in parts):
-            # An array of NumPy's reads all before it writes (`train_goals.py` of realcrane).
-            rule, confidence = CheckRule.SELF_OVERLAP, HIGH if sure else int(len(parts) > 1)
+            rule, confidence = CheckRule.SELF_OVERLAP, HIGH if sure else int(len(parts) > 1)  # NumPy copies
             blamed = blamed._replace(saved=run.span(read))
     if confidence:
         run.suspect(state, blamed._replace(rule=rule, confidence=confidence))
