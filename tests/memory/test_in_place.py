@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import unclobber
 from unclobber.footprint import InPlaceCandidate, _places
 from unclobber.footprint._recorder import EnoughError, MemoryRecorder
 from unclobber.footprint.savings._attempts import Attempts
@@ -104,6 +105,25 @@ def test_a_product_keeps_a_copy_only_for_the_other_ones_gradient(measured, facto
     _, report = measured(HEAD + f"y = (x @ w).mul_({factor})\n(y @ w).sum().backward()")
     (used,) = report["in_place"]
     assert ("copy" in used["reason"]) is copies
+
+
+class Clip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.clamp_(-1, 1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+@pytest.mark.parametrize("clip", [Clip.apply, lambda x: x.clamp_(-1, 1)])
+def test_a_function_of_the_programs_own_keeps_no_copy(clip):
+    """Nothing is recorded in its forward."""
+    x = torch.ones(100, 100, requires_grad=True)
+    (used,) = unclobber.memory(lambda: clip(x * 2).sum().backward()).in_place
+    assert ("keeps a copy" in used.reason) is (clip != Clip.apply)
 
 
 def test_an_unsafe_change_is_caught():

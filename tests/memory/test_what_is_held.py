@@ -34,7 +34,7 @@ def test_a_list_keeps_values():
         x.exp().sum().backward()
 
     (one,) = changes(logs, "held")
-    assert one.title == "outputs and x (3 tensors) are held across backward, which does not read them"
+    assert one.title == "outputs and x (3 tensors) are held in backward, which reads them no more at the peak"
     assert one.tried.proved
     assert one.tried.saved == one.predicted == 3 * 100 * WIDTH * 4
 
@@ -81,10 +81,24 @@ def test_all_names_of_a_memory_are_told():
         ((q * 2).exp() + (k * 3).exp() + (v * 4).exp()).sum().backward()
 
     (one,) = changes(views, "held")
-    assert one.title == "q, k and v are held across backward, which does not read them"
+    assert one.title == "q, k and v are held in backward, which reads them no more at the peak"
     assert one.write == "del q, k, v before backward, unless they are read later"
     assert one.tried.proved
     assert one.tried.saved == one.predicted > 0
+
+
+def test_a_state_that_a_later_step_reads_is_held_for_it():
+    """A momentum by hand: no gradient would tell that it is gone, so its removal is never advised."""
+    weight, x = numbers(WIDTH, WIDTH), torch.ones(1, WIDTH)
+
+    def steps():
+        momentum = [torch.zeros_like(weight)]
+        (x @ weight).sum().backward()
+        with torch.no_grad():
+            momentum[0].mul_(0.9).add_(weight.grad)
+            weight.sub_(momentum[0])
+
+    assert changes(steps, "held") == []
 
 
 def test_an_object_and_a_variable_hold_one_value():

@@ -86,6 +86,7 @@ class _InPlaceCalls:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._forward = [op for op in trace.operations if not op.backward and op.tick > trace.began]
+        self._saving = {_places.key(save.stack) for save in trace.saves}
 
     # --- the in-place operations that are there ------------------------------------------------------
     def used(self) -> Iterator[_Call]:
@@ -101,7 +102,8 @@ class _InPlaceCalls:
         until, size = operation.tick, target.bytes
         reason = "out of place, both values live during this operation only"
         rule = _rule(operation.name[:-1], operation.overload)
-        if rule is not None and target.requires_grad:
+        # Nothing is recorded in a custom Function's forward, whose tensors require grad all the same.
+        if rule is not None and target.requires_grad and _places.key(operation.stack) in self._saving:
             if _keeps_self(in_place_row(rule) or rule, operation):
                 size, reason = 0, "autograd keeps a copy of the old value"
             elif _keeps_self(rule, operation):

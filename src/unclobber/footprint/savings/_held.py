@@ -67,12 +67,15 @@ def held(trace: Trace) -> Iterable[Option]:
 def _idle(trace: Trace) -> Iterable[Storage]:
     """Yield activations alive at the peak that neither this backward nor an operation reads later."""
     peak = trace.bytes.peak()
-    kept = trace.kept_spans
+    kept, first_save = trace.kept_spans, min((save.tick for save in trace.saves), default=0)
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
     for storage in trace.storages:
         alive = storage.born <= peak <= trace.end(storage)
         if storage.kind != "activation" or not alive or not storage.stack or storage.last_use >= peak:
+            continue
+        # What was there before the forward, and was not read yet, is for later: a momentum by hand.
+        if storage.number not in trace.last_reader and storage.born <= first_save:
             continue
         spans = kept.get(storage.number, ())
         if storage.number not in unread and not any(a <= peak <= b < trace.tick for _, a, b, _ in spans):
@@ -91,7 +94,7 @@ def _by_name(trace: Trace, group: _Group) -> Option:
         title = f"{names}{several} {keeps} the graph that made it, which this backward doesn't free"
         write = f"keep x.detach() in {names}, or a number (x.item()), unless a later backward needs the graph"
     else:
-        title = f"{names}{several} {is_} held across backward, which does not read {it}"
+        title = f"{names}{several} {is_} held in backward, which reads {it} no more at the peak"
         write = _without(group.variables)
     known = len(whole) == len(releases)
     untried = None if known else "it was made by no call that is recorded"
@@ -128,7 +131,7 @@ def _by_place(trace: Trace, storages: list[Storage]) -> Option:
     """Return the change for memory that one line made and no known variable holds."""
     numbers = {storage.number for storage in storages}
     title, write = (
-        "held across backward, which does not read it",
+        "held in backward, which reads it no more at the peak",
         "del the name before backward, where it is last used",
     )
     untried = "no variable of the running functions leads to it"
