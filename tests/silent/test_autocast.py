@@ -102,6 +102,17 @@ def test_guard_reports_what_one_backward_goes_through(newest_first):
     assert [(finding.code, finding.repaired) for finding in guard.findings] == [("UC106", True)]
 
 
+def test_each_backward_counts_once_for_a_line():
+    """Its writes of the turns before have made the same copy old."""
+    net = Net()
+    with unclobber.watch() as watched, bf16():
+        for _ in range(5):
+            net.loss().backward()
+            net.halve()
+    (finding,) = watched.findings
+    assert (finding.code, finding.times) == ("UC106", 4)
+
+
 def test_guard_says_nothing_of_a_weight_that_had_no_copy():
     """It empties the cache all the same, and nothing was wrong."""
     net = Net()

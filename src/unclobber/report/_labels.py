@@ -58,8 +58,7 @@ def _of_save(finding: Finding, save: Save) -> str:
 
 
 def _is_transposed(save: Save) -> bool:
-    """Return whether a save is the transpose of what names it: ``linear`` keeps its weight's, and torch's
-    sentence has that shape."""
+    """Return whether a save is the transpose of what names it: ``linear`` keeps that of its weight."""
     if save.called != "linear" or save.role != "mat2":
         return False
     if save.expression is None:

@@ -111,8 +111,10 @@ def _also(finding: Finding) -> list[str]:
     # Another run of the line may have written them, by another module
     # (test_all_modules_that_wrote_at_one_line_are_named in tests/unit/session/test_one_cause.py).
     it = f"that line {singular}" if len(finding.writes) == 1 else f"those lines {plural}"
-    where = f", saved at {words.listing(list(lines), limit=3)}" if lines else ""
-    return [f"{it} {count} that backward needs{f': {said}' if said else ''}{where}"]
+    is_copy = finding.code == "UC106"  # the weight itself is as it should be
+    where = f", {'read' if is_copy else 'saved'} at {words.listing(list(lines), limit=3)}" if lines else ""
+    what = f"autocast's copy of {count}" if is_copy else f"{count} that backward needs"
+    return [f"{it} {what}{f': {said}' if said else ''}{where}"]
 
 
 def _library(finding: Finding) -> list[str]:

@@ -121,8 +121,7 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
         "ruleIndex": codes.index(finding.code),
         "level": "note" if finding.repaired else finding.severity,
         "message": {"text": in_lines(finding, "Note", "Help")},
-        # If the line is not known there is no location, because SARIF forbids invented ones
-        # (tests/unit/report/test_report_sarif.py).
+        # SARIF forbids invented locations (tests/unit/report/test_report_sarif.py).
         "locations": [] if main is None else [_location(main, sources, root)],
         "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
         "properties": {"harmless": finding.harmless, "repaired": finding.repaired, **_known(finding)},

@@ -180,7 +180,7 @@ class CopiedWeights(Listener):
         if key is None or region is None:
             return  # the program's own cast outside of regions, or another thread's
         oldest = region.copied[key] = min(made, region.copied.get(key, made))
-        readers = parents[copy]
+        readers, reports = parents[copy], dict[Stack, Callable[[], None]]()  # one for a line, as in a loop
         for write in thread.writes.get(key, ()):
             if write.region is not region:
                 continue
@@ -189,9 +189,9 @@ class CopiedWeights(Listener):
             if stale or (write.emptied and oldest < write.number <= made):
                 # Only a known line is shown: most readers save something, and those that don't have parents.
                 read = next(_places((stale or readers)[0], parents), ())
-                yield partial(
-                    conflicts.stale_copy, leaf, write.operation, write.stack, read, repaired=not stale
-                )
+                facts = leaf, write.operation, write.stack, read
+                reports[write.stack] = partial(conflicts.stale_copy, *facts, repaired=not stale)
+        yield from reports.values()
 
 
 def _places(reader: Any, parents: Mapping[Any, list[Any]]) -> Iterator[Stack]:
