@@ -32,8 +32,8 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
     forms = (form for name in names for form in FIXERS[name](finding, project))
     form = next((each for each in forms if not each.guess or each.fixer == "out-of-place"), None)
     if form is not None and not best and form.fixer == "out-of-place":
-        written = [located for _, located in write_statements(finding, project)]
-        new &= not any(may_be_part(source, at, form.shared_name) for _, source, at in written)
+        writes, name = write_statements(finding, project), form.shared_name
+        new &= not any(may_be_part(source, at, name) for _, (_, source, at) in writes)
         new &= finding.saved is not None or finding.code == "UC201"  # a Function has to mark what it writes
     if new and form is not None and (form.guess or form.shared_name) and is_end(form):
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from made_findings import finding_in
+from made_findings import finding_in, save, site
 from rewriting import plain
 
 from unclobber.model import Interpretation
@@ -101,6 +103,25 @@ def test_losses_in_a_loop(freed):
     ]
     stepped = text + "    opt.step()\n"
     assert freed(stepped, "loss.backward()", "loss.backward()") == []
+
+
+SHARED = """
+h = enc(x)
+for head in heads:
+    loss = head(h).mean()
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("made", "count"), [("enc(x)", 1), ("head(h)", 0)])
+def test_losses_of_what_was_made_before_their_loop(tmp_path, made, count):
+    """What a turn computes itself is a state that the next one carries on."""
+    text = SHARED
+    finding, project = finding_in(
+        tmp_path, "UC301", text, freed="loss.backward()", needed="loss.backward()", nth=(1, 2)
+    )
+    finding = replace(finding, saved=save(site(tmp_path / "program.py", made)))
+    assert len(list(keep_graph(finding, project))) == count
 
 
 def test_two_losses_are_not_detached(freed):

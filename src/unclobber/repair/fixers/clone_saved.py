@@ -66,8 +66,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def _bound_once(
     source: Source, statement: ast.AST, names: set[str]
 ) -> Iterator[tuple[ast.Name, ast.Subscript]]:
-    """Yield each of some variables with the part that it is for, as in ``xt = x[:, t]``, unless it is bound
-    elsewhere, too, or written."""
+    """Yield each of the variables that are a part all along, as in ``xt = x[:, t]``, and never written."""
     around = list(walk(source.function(statement) or source.tree))
     given = {node.arg for node in around if isinstance(node, ast.arg)}
     for name in sorted(names - given):

@@ -36,8 +36,7 @@ def two_losses(finding: Finding, project: Project) -> bool:
     freed, needed = finding.freed, finding.needed
     if freed is None or needed is None:
         return False
-    # A call more than stands between the two is one of another turn (test_keep_graph.py,
-    # test_another_loss_in_between).
+    # A call more than stands between them is one of another turn (test_another_loss_in_between).
     between = needed.nth - freed.nth - 1
     earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part
@@ -47,7 +46,8 @@ def two_losses(finding: Finding, project: Project) -> bool:
     if not earlier or not later or between:
         return False
     _, source, statement = earlier[0]
-    return statement is later[0][2] and _only_backward(source, statement)
+    made = [at for _, text, at in callers(finding.saved, project) if text is source]
+    return statement is later[0][2] and _only_backward(source, statement, made)
 
 
 def _follows(source: Source, first: ast.AST, second: ast.AST, between: int) -> bool:
@@ -64,13 +64,14 @@ def _follows(source: Source, first: ast.AST, second: ast.AST, between: int) -> b
     return False
 
 
-def _only_backward(source: Source, statement: ast.AST) -> bool:
-    # `for loss in losses: loss.backward()`, on losses from before.
+def _only_backward(source: Source, statement: ast.AST, made: list[ast.AST]) -> bool:
+    """Return whether a loop runs backward on losses from before, or on those of what was made before."""
     loop = source.above(statement, ast.For)
     if loop is None or any(calls_method(line, {"step", "zero_grad"}) for line in loop.body):
         return False
+    before = bool(made) and not any(loop in source.all_above(at) for at in made)
     roots = [call.func.value for call in calls(statement, _BACKWARDS) if isinstance(call.func, ast.Attribute)]
-    return any(names_in(root) & names_in(loop.target) for root in roots)
+    return before or any(names_in(root) & names_in(loop.target) for root in roots)
 
 
 def retained(source: Source, statement: ast.AST) -> Iterator[str]:
