@@ -83,6 +83,7 @@ _UNNAMED = {"self": "input", "result": "result"}
 
 _MAY_TRANSPOSE = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
 """Operations in whose formulas a parameter's path could mean the parameter's transpose."""
+_DEFAULTS = {"addmm": {"alpha": "1"}, "clamp": {"min": "-inf", "max": "inf"}}  # of what a call leaves out
 
 
 def _linear_words(
@@ -155,9 +156,8 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
             results = {key: text for key, text in results.items() if text not in texts.values()}
     texts.update(results)
     extents = {key: extent for key, extent in extents.items() if key not in results}
-    # The derivative's formula names `alpha`, and the call left it at torch's default.
-    if rule.operation == "addmm" and "alpha" not in matched.arguments:
-        texts["alpha"] = "1"
+    left = _DEFAULTS.get(rule.operation, {})
+    texts |= {key: text for key, text in left.items() if texts.get(key, "None") == "None"}
     # An in-place operation that needs the old value of the tensor it writes saves a copy.
     private = frozenset({"self"}) if matched.target is not None and matched.arguments else frozenset()
     return _Names(texts, extents, private, matched.linear)

@@ -277,6 +277,20 @@ def test_the_transposed_weight_of_a_swap_is_not_named():
         ),
         ("loss = x ** 2", "PowBackward0", "self", "x", "grad of `x` is grad * 2 * x"),
         (
+            "loss = x.clamp(min=0.1)",
+            "ClampBackward1",
+            "self",
+            "x",
+            "grad of `x` is grad * ((x >= 0.1) & (x <= inf))",
+        ),
+        (
+            "loss = x.clamp(None, 0.9)",
+            "ClampBackward1",
+            "self",
+            "x",
+            "grad of `x` is grad * ((x >= (-inf)) & (x <= 0.9))",
+        ),
+        (
             "loss = x / v",
             "DivBackward0",
             "other",

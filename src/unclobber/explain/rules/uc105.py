@@ -61,8 +61,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def judge_differs(evidence: RunsEvidence | None) -> Finding | None:
-    """Return the finding for a recomputation that saved other tensors, which torch refused; None without
-    evidence.
+    """Return the finding for a recomputation that saved other tensors, if there is evidence of it.
 
     torch's message has positions and shapes. The lines of the first difference are known, and what the code
     reads besides its arguments and has changed since the forward began.
