@@ -1,5 +1,4 @@
-"""A copy of the program's folder for each run, so that a run's writes reach neither the user's files nor the
-next run.
+"""A copy of the program's folder for each run, whose writes reach neither the user's files nor the next run.
 
 Every copy is at the same path, so that the paths a program prints are the same in all runs.
 """

@@ -12,7 +12,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from traceback import walk_stack
 from types import CellType, FrameType
@@ -43,8 +43,9 @@ class Holders:
     The ledger of the run's session knows autograd's current saves.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, recorded: Container[int] = ()) -> None:
         self._ledger = session.ledger
+        self._recorded = recorded  # identities of the tensors to which the run's recorder refers, too
         self._seen: dict[WriteStatement, _Seen] = {}
 
     def install(self) -> None:
@@ -79,6 +80,7 @@ class Holders:
         saves = self._ledger.let_go(value)
         # `_calls` hands its argument on as `passed` and this method do.
         references = sys.getrefcount(value) - _calls(object()) - compat.tensors.references_by_torch(value)
+        references -= id(value) in self._recorded
         own = int(bool(name) and not name.isidentifier())
         if own:
             seen.names.add(name)  # the container's or the object's reference
@@ -186,7 +188,8 @@ class Holders:
     def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
         """Return whether the other holders of a tensor's memory are exactly these names."""
         # each tensor is referred to by its name, by `sharers`, by the loop and by the call
-        alone = all(sys.getrefcount(t) - compat.tensors.references_by_torch(t) == 4 for t in sharers.values())
+        by_torch, recorded = compat.tensors.references_by_torch, self._recorded
+        alone = all(sys.getrefcount(t) - by_torch(t) == 4 + (id(t) in recorded) for t in sharers.values())
         return alone and len({id(tensor) for tensor in sharers.values()}) == memory
 
 

@@ -78,7 +78,7 @@ class Recorder:
         self.records: list[BackwardRecord] = []
         self.started = 0
         self.failed_at: int | None = None
-        self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
+        self.leaves: dict[int, tuple[torch.Tensor, Key]] = {}
 
     def begin(self, call: EngineCall) -> _RunningBackward | None:
         """Record the roots of a backward that is about to run; None if torch itself makes the call."""
@@ -91,14 +91,14 @@ class Recorder:
         before: dict[int, torch.Tensor | None] = {}
         if recorded:
             for leaf in (getattr(node, "variable", None) for node in nodes):
-                if isinstance(leaf, torch.Tensor) and id(leaf) not in self._leaves:
-                    self._leaves[id(leaf)] = leaf, _key(leaf)
+                if isinstance(leaf, torch.Tensor) and id(leaf) not in self.leaves:
+                    self.leaves[id(leaf)] = leaf, _key(leaf)
             with compat.dispatcher.unseen_by_torch():
                 roots = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
                 reached = (id(getattr(node, "variable", None)) for node in nodes)
-                named = set(map(id, call.inputs)) or self._leaves.keys()
-                leaves = [leaf for leaf in reached if leaf in self._leaves and leaf in named]
-                before = {leaf: _copy(self._leaves[leaf][0].grad) for leaf in leaves}
+                named = set(map(id, call.inputs)) or self.leaves.keys()
+                leaves = [leaf for leaf in reached if leaf in self.leaves and leaf in named]
+                before = {leaf: _copy(self.leaves[leaf][0].grad) for leaf in leaves}
         spends = self.cut and not call.keeps_graph
         running = _RunningBackward(self.started, recorded, nodes, roots, before, spends)
         if self.cut:
@@ -123,7 +123,7 @@ class Recorder:
 
     def _write(self, running: _RunningBackward, call: EngineCall) -> None:
         with compat.dispatcher.unseen_by_torch():
-            after = {known: (key, _copy(leaf.grad)) for known, (leaf, key) in self._leaves.items()}
+            after = {known: (key, _copy(leaf.grad)) for known, (leaf, key) in self.leaves.items()}
             results = [_copy(t) for t in call.answer] if isinstance(call.answer, (tuple, list)) else []
         added = [(after[known][0], before, after[known][1]) for known, before in running.before.items()]
         record = BackwardRecord(running.roots, list(after.values()), results, added, bool(call.inputs))

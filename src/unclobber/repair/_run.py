@@ -48,13 +48,13 @@ class Run:
         self.living = Living()
         policy = "watch" if job.interpretations is None else "guard"
         self.session = Session(policy, strict=True, warn=False)  # type: ignore[arg-type]
-        self.holders = Holders(self.session)
         self.recorder = Recorder(
             job.stop_after,
             cut=Interpretation.CUT in (job.interpretations or ()),
             after_each=self._after_backward,
             go_on=lambda: job.to_end,
         )
+        self.holders = Holders(self.session, self.recorder.leaves)
         self.files = Files(job.at.copy, job.at.answer_to, job.since, all_written=job.to_end)
         self.ended, self.error = Ended.FINISHED, ""
         self.code = ""

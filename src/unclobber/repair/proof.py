@@ -149,9 +149,7 @@ class Runner:
 
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Block Ctrl-C to the end of the block, and in a process started inside it until that can end without a
-    traceback.
-    """
+    """Block Ctrl-C to the end of the block, and in a process started inside it until that can end quietly."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -44,9 +44,10 @@ def held(monkeypatch):
         line = next(n for n, code in enumerate(text.splitlines(), 1) if code.endswith("# here"))
         code = text.splitlines()[line - 1]
         write = WriteStatement("program.py", line, len(code) - len(code.lstrip()) + 1)
-        names = {"__name__": "program"}
+        recorded = {}
+        names = {"__name__": "program", "recorded": recorded}
         with Session("guard", warn=False) as session:
-            holders = Holders(session)
+            holders = Holders(session, recorded)
             for name in (PASSED, PLACE):
                 monkeypatch.setattr("builtins." + name, None, raising=False)
             holders.install()
@@ -68,6 +69,7 @@ def held(monkeypatch):
         "for _ in range(3):\n    h = net(x).exp()\n    h.mul_(2)  # here",
         "h = net(x).exp()\ndef g():\n    nonlocal h\n    h *= 2  # here\ng()",
         "h = net(x).exp()\na, b = h[:1].clone(), h\ndel b\nh += 1  # here",
+        "h = net(x).exp()\nrecorded[id(h)] = h, 0\nh += 1  # here",
     ],
     ids=[
         "result",
@@ -78,6 +80,7 @@ def held(monkeypatch):
         "loop",
         "nonlocal",
         "let go",
+        "by the recorder of gradients",
     ],
 )
 def test_the_name_alone(held, body):
