@@ -50,7 +50,7 @@ def _of_save(finding: Finding, save: Save) -> str:
         what = f"{name or 'a tensor'} {what}"
     text = f"{save.called} saved {what} here" if save.called else f"{what} was saved here"
     if save.of > 1:
-        text += ", " + words.solid(f"the {words.ordinal(save.nth)} version of this memory saved here")
+        text += ", " + words.solid(f"the {words.ordinal(save.nth)} value of this memory saved here")
     # torch's formula has torch's names of arguments, which the line doesn't have.
     in_torch_names = None if save.why is None or save.why.startswith("backward") else _UNNAMED
     why = save.why_words or in_torch_names or save.why
