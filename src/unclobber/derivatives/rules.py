@@ -105,7 +105,7 @@ def _candidates(text: str) -> Iterable[str]:
             break
     # ATen's name of torch.linalg.inv is `linalg_inv`; masked functions are Python and have no ATen name.
     bare = bare.removeprefix("torch.")
-    for spelling in (bare, bare.replace(".", "_"), bare.partition(".")[0]):
+    for spelling in (bare, bare.replace(".", "_"), bare.partition(".")[0], f"_{bare}"):  # as in a report
         yield spelling
         yield from _and_without_underscore(spelling)
     yield f"{bare}_"  # an in-place operation whose out-of-place form is not in the table

@@ -126,6 +126,7 @@ def test_no_in_place_variant(name, schema):
         ("nn.ReLU(inplace=True)", "relu"),
         ("nn.functional.unfold", "im2col"),
         ("Tensor.unfold", "unfold"),
+        ("sparse_addmm", "_sparse_addmm"),  # as a report names what has saved
         ("no_such_thing", None),
     ],
 )
