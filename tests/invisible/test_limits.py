@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import re
+import threading
 import traceback
 
 import pytest
@@ -126,6 +127,16 @@ def frames_of_an_error():
         ]
 
 
+def frames_of_a_thread():
+    """Return whether a frame of the package is on the stack of a thread, and the program's own."""
+    stacks = []
+    thread = threading.Thread(target=lambda: stacks.append(traceback.extract_stack()))
+    thread.start()
+    thread.join()
+    ours = os.path.dirname(unclobber.__file__)
+    return any(frame.filename.startswith(ours) for frame in stacks[0]), stacks[0][-1].name
+
+
 def name_of_a_view():
     """Return what torch's sentence calls a result that was written over a view, without its source."""
     space = {"x": torch.ones(2, requires_grad=True)}
@@ -219,6 +230,7 @@ def frames_below_a_hook():
         (identity_of_a_hook, (True, True), (False, True)),
         (identity_of_a_function, (True, True), (False, True)),
         (frames_of_an_error, (False, FRAMES), (True, FRAMES)),
+        (frames_of_a_thread, (False, "<lambda>"), (True, "<lambda>")),
         (aliases, (0, 0), (ALIASES, 0)),
         (owners_of_a_storage, (0, "MulBackward0"), (1, "MulBackward0")),
         (hooks_of_all_optimizers, 0, 1),

@@ -72,6 +72,28 @@ def of_nodes():
     print(vars(x), vars(hidden), vars(linear.weight), x.grad)
 
 
+class Frozen(type(torch.autograd.Function)):
+    """A metaclass that refuses to change its classes."""
+
+    def __setattr__(cls, name, value):
+        raise TypeError(f"{cls.__name__} is frozen")
+
+
+def of_a_frozen_class():
+    class Twice(torch.autograd.Function, metaclass=Frozen):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    x = torch.ones(2, requires_grad=True)
+    Twice.apply(x).sum().backward()
+    print(x.grad)
+
+
 def of_anomalies():
     with torch.autograd.detect_anomaly(check_nan=False):
         y = torch.ones(2, requires_grad=True).exp().sum()
@@ -82,6 +104,7 @@ def of_anomalies():
 def steps():
     of_ctx()
     of_nodes()
+    of_a_frozen_class()
     of_anomalies()
 
 

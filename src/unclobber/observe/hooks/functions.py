@@ -272,7 +272,7 @@ def _override(function: Any, name: str) -> None:
         if own is None:
             continue
         if type(own) is not _Method:
-            setattr(home, name, _Method(name, own))
+            type.__setattr__(home, name, _Method(name, own))  # past a metaclass of the program's
             _classes.add(home)
         return
 
@@ -284,7 +284,7 @@ def _take_away() -> None:
             # A method that the program has exchanged in a session stays
             # (test_a_forward_that_the_program_has_exchanged_meanwhile_stays).
             if isinstance(method, _Method):
-                setattr(home, name, method.own)
+                type.__setattr__(home, name, method.own)
     _classes.clear()
 
 
