@@ -76,9 +76,9 @@ def _fixes(
     return [Fix(f"`{proved_by}` looks for an edit, and proves it by running it")] if can_try else []
 
 
-def _lines(finding: Finding) -> tuple[object, ...]:  # those of the write that is blamed and of the save
-    both = next(iter(finding.blamed), None), finding.saved and finding.saved.site
-    return tuple(site and (site.path, site.line) for site in both)
+def _lines(finding: Finding) -> tuple[object, ...]:  # of the write that is blamed; of the save, its place
+    write, save = next(iter(finding.blamed), None), finding.saved and finding.saved.site
+    return write and (write.path, write.line), save and (save.path, save.line, save.column)
 
 
 def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first

@@ -201,13 +201,13 @@ Bank().read().backward()
 
 
 def test_the_edit_at_a_write_to_what_others_may_hold(tmp_path):
-    """It ends both findings of that write, comes second, and says on what it depends."""
+    """It ends both findings of that write, so it comes first, and says on what it depends."""
     path = tmp_path / "script.py"
     first, second, *_ = with_candidates(reported(path, HEAD + KEPT_TWICE), str(path)).findings[0].fixes
-    assert ".clone()" in first.code
-    assert second.title.endswith("unless other code holds the old one, in line 10")
-    assert second.code == "self.rows = self.rows + 1"
-    _runs_rightly(path, second)
+    assert first.title.endswith("unless other code holds the old one, in line 10")
+    assert first.code == "self.rows = self.rows + 1"
+    assert ".clone()" in second.code
+    _runs_rightly(path, first)
 
 
 def test_the_edit_at_a_write_of_a_whole_tensor(tmp_path):
