@@ -110,8 +110,7 @@ def marks(finding: Finding, sources: Sources) -> list[Mark]:  # without repeated
 
 
 def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:
-    """Return the findings sorted by offending place as it is shown, then code, so that equal findings give
-    equal reports in any folder."""
+    """Return the findings sorted by offending place as it is shown, then code: alike in any folder."""
 
     def key(finding: Finding) -> tuple[str, int, int, str, str]:
         site = offending(finding)
