@@ -582,8 +582,10 @@ def test_a_value_that_a_rollout_stores_is_the_users_to_detach(fix):
     assert (done.code, done.text) == (1, ROLLOUT.lstrip("\n"))
     assert "+    kept[t] = net(states[t]).squeeze().sigmoid().detach()" in done.out
     assert "+with torch.no_grad():" in done.out
+    assert "not fixed: " in done.out
     done = fix(ROLLOUT, "--write", "--take", "1")
     assert ".sigmoid().detach()\n" in done.text
+    assert "not fixed: " not in done.out
 
 
 SHIFTED = "    p = net(states).squeeze().sigmoid()\n    p += 1\n    loss = (p /"

@@ -241,7 +241,7 @@ def _print(
     for text, other in ways:
         click.echo(text)
         _print_diff(other)
-    if rounds.reason is not None:
+    if rounds.reason is not None and (rounds.proved or not written):  # else the user has decided
         click.echo(_sentence(f"not fixed: {rounds.reason}"))
     if rounds.in_place:
         click.echo(_sentence(f"note: {IN_PLACE}"))
