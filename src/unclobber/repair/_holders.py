@@ -11,7 +11,6 @@ import builtins
 import gc
 import os
 import sys
-import traceback
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from traceback import walk_stack
@@ -120,7 +119,7 @@ class Holders:
     ) -> bool:
         """Return whether only variables of the running functions, their containers and their calls hold a
         tensor, and record these variables."""
-        known = {id(of) for at, _ in traceback.walk_stack(frame) for of in (at, at.f_globals)}
+        known = {id(of) for at, _ in walk_stack(frame) for of in (at, at.f_globals)}
         containers: list[Any] = []
         counted, slots = int(bool(place) and not place.isidentifier()), 0
         # Each call keeps its arguments where Dynamo evaluates frames: in eager parts of compiled code, and

@@ -33,8 +33,9 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
     form = next((each for each in forms if not each.guess or each.fixer == "out-of-place"), None)
     if form is not None and not best and form.fixer == "out-of-place":
         writes, name = write_statements(finding, project), form.shared_name
-        new &= not any(may_be_part(source, at, name) for _, (_, source, at) in writes)
-        new &= finding.saved is not None or finding.code == "UC201"  # a Function has to mark what it writes
+        is_part = any(may_be_part(source, at, name) for _, (_, source, at) in writes)
+        own = finding.saved is not None and not is_part  # a Function has to mark what it writes
+        new &= name.isidentifier() and (own or finding.code == "UC201")
     if new and form is not None and (form.guess or form.shared_name) and is_end(form):
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"
         doubts = f"{shape if form.guess else ''}{held if form.shared_name else ''}"

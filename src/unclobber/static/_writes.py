@@ -209,7 +209,7 @@ def _is_activated(kept: SaveEffect, blamed: Suspicion) -> bool:
 
 
 def _is_weak(kept: SaveEffect, blamed: Suspicion) -> bool:
-    """Return whether no weights need what is saved and it is far away; without a sure graph any of these."""
+    """Return whether no weights need what is saved and it is far; without a sure graph either, or a part."""
     facts, saved, written = torch_table().modules.get(kept.operation), kept.span, blamed.span
     # A method of the same module may have returned the result (`high += low` after `self.features(x)`).
     is_near = kept.role == "result" and written.function == f"{saved.function.rpartition('.')[0]}.forward"

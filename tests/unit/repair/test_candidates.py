@@ -228,6 +228,7 @@ ALONE = {
     "a part": ("y = act(w * 1)[:2]\ny += 1\n", None),
     "a view": ("y = act(w * 1).view(3)\ny += 1\n", None),
     "an entry": ("ys = {0: act(w * 1)}\ny = ys[0]\ny += 1\n", None),
+    "what the caller reads": ("def turn(y):\n    y.mul_(2)\n    y.add_(1)\ny = act(w * 1)\nturn(y)\n", None),
     "a global's": ("y = act(w * 1)\ndef add():\n    y.add_(1)\n    return y\nadd()\n", None),
 }
 

@@ -58,7 +58,8 @@ class ViewWrites:
 
         ``memory`` is its storage.
         """
-        base = tensor if (base := compat.tensors.base_of(tensor)) is None else base
+        whole = compat.tensors.base_of(tensor)
+        base = tensor if whole is None else whole
         self._recent.pop(id(base), None)  # entered again below, because the oldest entry is dropped first
         self._recent[id(base)] = ViewWrite(weakref.ref(memory), version + 1, operation, stack)
         if len(self._recent) > _MOST:

@@ -138,10 +138,10 @@ def is_container(source: Source, statement: ast.AST, place: ast.expr) -> bool:
 
 
 def may_be_part(source: Source, statement: ast.AST, code: str) -> bool:
-    """Return whether a place may share another one's memory: no variable, or bound to a name or a view."""
-    table = torch_table()
+    """Return whether a variable may share another one's memory: it is given, or bound to a name or a view."""
+    table, around = torch_table(), walk(source.function(statement) or source.tree)
     views = table.returns_views | table.may_return_view
-    return not code.isidentifier() or any(
+    return any(isinstance(node, ast.arg) and node.arg == code for node in around) or any(
         isinstance(value, ast.Name | ast.Subscript | ast.Attribute)
         or (isinstance(value, ast.Call) and last_name(value.func) in views)
         for value in _values_of(source, statement, code)
