@@ -64,6 +64,8 @@ class Context:
             ]
             self.needed += [FramePlace(scope, min(near, key=lambda at: abs(at - line), default=line))]
         self.saved = tree.located(pasted.forward)
+        self.filled = {site.path for site in tree.sites if site.kind == "method" and not site.is_off}
+        """Files with a line that fills a tensor, whose version is then like a parameter's."""
         frames = *pasted.forward, *pasted.frames
         self.own = [frame for frame in frames if not frame.is_library or tree.located([frame])]
         """The program's own frames, those of the failure last."""
@@ -91,9 +93,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:
         reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
-        # What another line fills has such a version, too.
-        near = (each for each in context.tree.sites if each.path == site.path and not each.is_off)
-        filled, saved = any(each.kind == "method" for each in near), CheckRule.SAVED in rules
+        filled, saved = site.path in context.filled, CheckRule.SAVED in rules
         step = Clue(4.0 - (site.kind == "load"), reason, -filled)
         yield step if is_update else Clue(-3.0 * (not saved), "", saved - 1)
     else:
