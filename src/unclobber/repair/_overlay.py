@@ -1,4 +1,4 @@
-"""Run a script as ``__main__`` with edited texts in place of its files.
+"""Run a script as ``__main__`` with edited texts in place of its files, and with a job's probes.
 
 Compiled code has the user's own paths, wherever the program's copy is, so that reports and tracebacks show
 those. ``__file__`` is the copy's path, so that data is read and written there.
@@ -19,72 +19,68 @@ from ._probes import instrumented
 from .main_module import first_on_path, module_as_main, run_as_main
 
 
-class Overlay:
-    """The program's texts in a run: those of a change in place of its files, with a job's probes."""
+def install(job: Job) -> None:
+    """Let imports compile the edited texts and tracebacks show them.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    This holds until the process ends, which is meant to run a single candidate.
+    """
+    texts, copy = job.texts, job.at.copy
+    probed = {write.path for write in job.probes}
+    original: Any = SourceFileLoader.get_code
 
-    def install(self) -> None:
-        """Let imports compile the edited texts and tracebacks show them.
+    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        """Return the code of a module from its edited text, from the copy, or as usual."""
+        name = loader.get_filename(fullname)
+        own = copy.here(os.path.abspath(name))
+        real = os.path.realpath(own)
+        if real in texts:
+            _show(own, texts[real])
+            return _code(job, texts[real], own)
+        # Files in a copy are compiled here, because code from Python's cache would get the copy's path;
+        # probed ones, because it would have no probes.
+        if own == os.path.abspath(name) and real not in probed:
+            code: CodeType | None = original(loader, fullname)
+            return code
+        return _code(job, loader.get_data(name), own)
 
-        This holds until the process ends, which is meant to run a single candidate.
-        """
-        texts, copy = self._job.texts, self._job.at.copy
-        probed = {write.path for write in self._job.probes}
-        original: Any = SourceFileLoader.get_code
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    for path, text in texts.items():
+        _show(path, text)
 
-        def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
-            """Return the code of a module from its edited text, from the copy, or as usual."""
-            name = loader.get_filename(fullname)
-            own = copy.here(os.path.abspath(name))
-            real = os.path.realpath(own)
-            if real in texts:
-                _show(own, texts[real])
-                return self._code(texts[real], own)
-            # Files in a copy are compiled here, because code from Python's cache would get the copy's path;
-            # probed ones, because it would have no probes.
-            if own == os.path.abspath(name) and real not in probed:
-                code: CodeType | None = original(loader, fullname)
-                return code
-            return self._code(loader.get_data(name), own)
 
-        SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
-        for path, text in texts.items():
-            _show(path, text)
+def run(job: Job) -> None:
+    """Run the program to the end of its body; its exceptions pass through.
 
-    def run(self) -> None:
-        """Run the program to the end of its body; its exceptions pass through.
+    Arguments that are paths into a copied folder are mapped to the copy.
+    """
+    at, program = job.at, job.program
+    arguments = map(at.copy.there, program.arguments)
+    if program.module:
+        first_on_path(os.getcwd())
+        module_as_main(program.module, arguments)()
+        return
+    path = os.path.join(at.folder or os.getcwd(), program.script)
+    real = os.path.realpath(path)
+    if real in job.texts:
+        source: str | bytes = job.texts[real]
+        _show(path, job.texts[real])
+    else:
+        with io.open_code(path) as stream:
+            source = stream.read()
+    code = _code(job, source, path)
+    first_on_path(at.copy.there(os.path.dirname(real)))
+    sys.argv = [at.copy.there(program.script), *arguments]
+    file = at.copy.there(os.path.abspath(path))
+    run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))
 
-        Arguments that are paths into a copied folder are mapped to the copy.
-        """
-        at, program = self._job.at, self._job.program
-        arguments = map(at.copy.there, program.arguments)
-        if program.module:
-            first_on_path(os.getcwd())
-            module_as_main(program.module, arguments)()
-            return
-        path = os.path.join(at.folder or os.getcwd(), program.script)
-        real = os.path.realpath(path)
-        if real in self._job.texts:
-            source: str | bytes = self._job.texts[real]
-            _show(path, self._job.texts[real])
-        else:
-            with io.open_code(path) as stream:
-                source = stream.read()
-        code = self._code(source, path)
-        first_on_path(at.copy.there(os.path.dirname(real)))
-        sys.argv = [at.copy.there(program.script), *arguments]
-        file = at.copy.there(os.path.abspath(path))
-        run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))
 
-    def _code(self, source: str | bytes, name: str) -> CodeType:
-        writes = [write for write in self._job.probes if write.path == os.path.realpath(name)]
-        if writes:
-            return instrumented(source, name, writes)
-        # dont_inherit, or the future imports of this file would apply to the program.
-        code: CodeType = compile(source, name, "exec", dont_inherit=True)
-        return code
+def _code(job: Job, source: str | bytes, name: str) -> CodeType:
+    writes = [write for write in job.probes if write.path == os.path.realpath(name)]
+    if writes:
+        return instrumented(source, name, writes)
+    # dont_inherit, or the future imports of this file would apply to the program.
+    code: CodeType = compile(source, name, "exec", dont_inherit=True)
+    return code
 
 
 def _show(path: str, text: str) -> None:

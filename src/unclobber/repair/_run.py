@@ -21,14 +21,13 @@ import torch
 from ..model import Finding, Interpretation
 from ..session import Session, Watching
 from ..torch_internals.engine import engine
-from . import _end_state, _interpretations
+from . import _end_state, _interpretations, _overlay
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._input import Input
 from ._job import Against, Comparison, Different, Ended, Job, Ran
 from ._leftovers import Files
 from ._living import Living
-from ._overlay import Overlay
 from ._recorder import Enough, Recorder, compare, compare_moved
 from .project import Project
 
@@ -65,8 +64,7 @@ class Run:
     def perform(self) -> None:
         """Run the program, and write the answer."""
         job = self.job
-        overlay = Overlay(job)
-        overlay.install()
+        _overlay.install(job)
         Watching.proving = True
         self.began, self.cpu_began = time.perf_counter(), time.process_time()
         with contextlib.ExitStack() as stack:
@@ -79,7 +77,7 @@ class Run:
             settle = _interpretations.enter(job.interpretations or frozenset(), stack)
             sys.addaudithook(self.files)
             try:
-                overlay.run()
+                _overlay.run(job)
             except BaseException as failure:
                 self._failed(failure)
             generators = _end_state.generators()
