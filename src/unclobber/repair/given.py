@@ -6,13 +6,13 @@ reference is the script as written.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import Interpretation, SpanEdit
 from ._job import CommandLine
-from ._text import Splice, lines_in, spliced
+from ._syntax import Source
+from ._text import Splice
 from ._trial import Trial
 from .outcome import Proof
 from .project import Project
@@ -26,20 +26,19 @@ def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None
         by_path.setdefault(os.path.realpath(edit.path), set()).add(edit)
     texts = {}
     for path, places in by_path.items():
-        text = project.text(path)
-        if text is None:
+        source = project.source(path)
+        if source is None:
             return None
-        starts = [0, *itertools.accumulate(map(len, lines_in(text)))]
         try:
-            texts[path] = spliced(text, (_change(edit, starts) for edit in places))
+            texts[path] = source.edited(*(_change(edit, source) for edit in places))
         except ValueError:
             return None
     return texts
 
 
-def _change(edit: SpanEdit, starts: Sequence[int]) -> Splice:
-    end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, starts[-1])
-    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)  # the last line may have no end
+def _change(edit: SpanEdit, source: Source) -> Splice:
+    end = min(source.at(edit.end_line, edit.end_column), len(source.text))  # the last line may have no end
+    return Splice(source.at(edit.line, edit.column), end, edit.text)
 
 
 class Prover:
