@@ -17,17 +17,18 @@ _MOST_CALLERS = 5
 
 def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Write, LocatedStatement]]:
     """Yield the statements that wrote, in order: the first to make a new tensor spares the next ones."""
-    seen: set[int] = set()
+    seen: set[ast.AST] = set()
     for write in finding.writes:
-        for located in (located for site in sites(write) for located in _located(site, project)):
-            if id(located[2]) not in seen:
-                seen.add(id(located[2]))
-                yield write, located
+        for site in sites(write):
+            for located in _located(project, site.path, site.line, site.column):
+                if located[2] not in seen:
+                    seen.add(located[2])
+                    yield write, located
 
 
 def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
     for site in sites(finding.saved):
-        for located in _located(site, project):
+        for located in _located(project, site.path, site.line, site.column):
             yield site, located
 
 
@@ -38,14 +39,11 @@ def sites(*facts: Save | Write | Need | None) -> list[Site]:
 def callers(fact: Save | Write | Need | None, project: Project) -> Iterator[LocatedStatement]:
     """Yield the user's statements that led to a fact's site, innermost first; the site's own is the first."""
     for site in sites(fact):
-        yield from _located(site, project)
+        yield from _located(project, site.path, site.line, site.column)
         places = dict.fromkeys((f.path, f.line) for f in site.stack if not f.library)
         places.pop((site.path, site.line), None)
-        for path, line in list(places)[: _MOST_CALLERS - 1]:
-            source = project.source(path)
-            statement = (source.statement(line) or source.in_header(line)) if source is not None else None
-            if source is not None and statement is not None:
-                yield path, source, statement
+        for place in list(places)[: _MOST_CALLERS - 1]:
+            yield from _located(project, *place)
 
 
 def overwrites_parameters(finding: Finding) -> bool:
@@ -76,10 +74,10 @@ def steps_along_gradient(statement: ast.AST) -> bool:  # a hand-made step change
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(statement))
 
 
-def _located(site: Site, project: Project) -> Iterator[LocatedStatement]:
-    source = project.source(site.path)
+def _located(project: Project, path: str, line: int, column: int | None = None) -> Iterator[LocatedStatement]:
+    source = project.source(path)
     if source is None:
         return
-    at = source.statement(site.line, site.column) or source.statement(site.line)
-    if (statement := at or source.in_header(site.line)) is not None:
-        yield site.path, source, statement
+    at = source.statement(line, column) or source.statement(line)
+    if (statement := at or source.in_header(line)) is not None:
+        yield path, source, statement
