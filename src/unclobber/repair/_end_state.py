@@ -23,9 +23,8 @@ import torch
 
 from ._job import Against, Different, Slot
 from ._leftovers import digest
-from ._living import Living
 from ._recorder import BackwardRecord
-from ._state import State, Walk, differences
+from ._state import Living, State, Walk, differences
 
 _MOST_TEXT = 4 * 2**20
 """Characters of a stream that are compared as text; of a longer one, a digest of the file is compared too."""

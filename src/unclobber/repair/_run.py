@@ -27,8 +27,8 @@ from ._holders import Holders
 from ._input import Input
 from ._job import Against, Comparison, Different, Ended, Job, Ran
 from ._leftovers import Files
-from ._living import Living
 from ._recorder import Enough, Recorder, compare, compare_moved
+from ._state import Living
 from .project import Project
 
 SEED = 0  # seed of every generator before the script starts; a script that sets seeds of its own overrides it

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import sys
 import types
 from collections import deque
@@ -23,6 +24,8 @@ from ._job import Against, Different
 
 _MOST_ROWS = 300_000
 _MOST_BYTES = 2**30  # limit of copied tensors, in bytes; further ones are left out on both sides
+_MOST_KEPT = 512 * 2**20
+"""Limit of parameters and buffers that are kept alive, in bytes; modules beyond it are not kept."""
 _IDENTITY = 2**32  # size from which integers count as `id()`s, which no two runs share
 
 
@@ -53,6 +56,34 @@ _CODE = (types.FunctionType, types.MethodType, functools.partial, types.Generato
 _CLOSED = frozenset({"torch", "collections", "types", "functools", "argparse"})
 """Libraries whose objects are followed; of others modules and optimizers are, else only the class counts."""
 _OPEN = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+
+
+class Living:
+    """Collector of modules, optimizers and schedulers, which keeps them alive to the run's end."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Any] = {}
+        self._bytes = 0
+
+    def look(self, nth: int) -> None:  # after the 1st, 2nd, 4th, 8th …, because a search takes time
+        if nth & (nth - 1) == 0:
+            self._take()
+
+    def objects(self) -> list[Any]:
+        self._take()
+        return list(self._kept.values())
+
+    def _take(self) -> None:
+        """Keep the modules, optimizers and schedulers that the collector knows, up to the limit of bytes."""
+        for candidate in gc.get_objects():
+            # `type`, because a class may lie about itself and a proxy runs code when its `__class__` is read
+            if issubclass(type(candidate), _OPEN) and id(candidate) not in self._kept:
+                of = [vars(candidate).get(name, {}) for name in ("_parameters", "_buffers")]
+                tensors = (t for own in of for t in own.values() if isinstance(t, torch.Tensor))
+                self._bytes += sum(t.nbytes for t in tensors if t.layout is torch.strided)
+                if self._bytes > _MOST_KEPT:
+                    return
+                self._kept[id(candidate)] = candidate
 
 
 class Walk:

@@ -11,8 +11,7 @@ import torch
 
 from unclobber.repair._end_state import EndState, compare_end_states, end_state_of, flush, generators
 from unclobber.repair._job import Against
-from unclobber.repair._living import Living
-from unclobber.repair._state import State
+from unclobber.repair._state import Living, State
 
 NOTHING = State([], {}, [])
 
