@@ -1,21 +1,26 @@
-"""The user's files: the editable ones, their texts, and edits not yet written."""
+"""The user's files: the editable ones, their texts, edits not yet written, and their writing."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from ..model import PACKAGE, Edit
+from ..model import PACKAGE, Edit, UnclobberError
 from . import _diff
 from ._syntax import Source, parse
 from ._text import Encoded, decode
-from ._writing import ApplyError, write_all
 
 _MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 _INSTALLED = ("site-packages", "dist-packages")
 _OURS = os.path.realpath(PACKAGE)
+
+
+class ApplyError(UnclobberError):
+    """An edit could not be written; no file was changed unless the message says so."""
 
 
 def root_of(script: str) -> str:
@@ -124,7 +129,7 @@ class Project:
         """
         # The target of a link, so that the link itself stays (test_apply.py,
         # test_permissions_and_links_stay).
-        return write_all([self._ready(os.path.realpath(path), text) for path, text in texts.items()])
+        return _write_all([self._ready(os.path.realpath(path), text) for path, text in texts.items()])
 
     def _ready(self, path: str, text: str) -> tuple[str, bytes]:
         """Return a file with the bytes of its new text."""
@@ -149,3 +154,56 @@ class Project:
     def with_texts(self, texts: Mapping[str, str]) -> Project:
         new = {os.path.realpath(path): text for path, text in texts.items()}
         return replace(self, overlay={**self.overlay, **new})
+
+
+def _write_all(ready: Sequence[tuple[str, bytes]]) -> list[str]:
+    """Write files, given with their new bytes. Return their paths.
+
+    Each is written next to the old one and replaces it in one step. All are staged first, so that most errors
+    come before any change.
+
+    Raises:
+        ApplyError: A file can't be written.
+    """
+    staged: list[tuple[str, str]] = []
+    written: list[str] = []
+    try:
+        for path, data in ready:
+            staged.append((_stage(path, data), path))
+        for temporary, path in staged:
+            os.replace(temporary, path)
+            written.append(path)
+    except OSError as error:
+        done = f" Already written: {', '.join(written)}." if written else ""
+        raise ApplyError(f"can't write: {error.strerror or error}.{done}") from error
+    finally:
+        for temporary, _ in staged:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    return written
+
+
+def _stage(path: str, data: bytes) -> str:
+    """Write a file's new content next to it, with its owner and permissions. Return the temporary path."""
+    # `os.replace` would replace a read-only file in a folder that may be written (test_apply.py,
+    # test_an_unwritable_file_leaves_the_others).
+    if not os.access(path, os.W_OK):
+        raise PermissionError(13, f"{path} is read-only")
+    folder, name = os.path.split(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            # On disk before it replaces the old file, or a crash could leave an empty one.
+            os.fsync(stream.fileno())
+        status = os.stat(path)
+        os.chmod(temporary, status.st_mode & 0o7777)
+        if hasattr(os, "chown"):
+            # Only root may give a file to another owner.
+            with contextlib.suppress(PermissionError):
+                os.chown(temporary, status.st_uid, status.st_gid)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return temporary

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from unclobber.repair import _writing
+from unclobber.repair import project as user_files
 from unclobber.repair._diff import changed_lines
 from unclobber.repair._text import decode
-from unclobber.repair.project import Project, root_of
+from unclobber.repair.project import ApplyError, Project, root_of
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_file_that_has_changed_is_left(project, tmp_path):
     path.write_text("x = 1\n")
     project.encoded(str(path))
     path.write_text("x = 3\n")
-    with pytest.raises(_writing.ApplyError, match="has changed since"):
+    with pytest.raises(ApplyError, match="has changed since"):
         project.write({str(path): "x = 2\n"})
     assert path.read_text() == "x = 3\n"
 
@@ -76,7 +76,7 @@ def test_of_two_files_none_is_written_where_one_cant_be(project, tmp_path):
     for path in (one, other):
         project.encoded(str(path))
     other.write_text("y = 3\n")
-    with pytest.raises(_writing.ApplyError):
+    with pytest.raises(ApplyError):
         project.write({str(one): "x = 2\n", str(other): "y = 2\n"})
     assert one.read_text() == "x = 1\n"
 
@@ -88,7 +88,7 @@ def test_an_unwritable_file_leaves_the_others(project, tmp_path):
     other.write_text("y = 1\n")
     for path in (one, other):
         project.encoded(str(path))
-    stage = _writing._stage
+    stage = user_files._stage
 
     def refusing(path, data):
         if path.endswith("b.py"):
@@ -96,8 +96,8 @@ def test_an_unwritable_file_leaves_the_others(project, tmp_path):
         return stage(path, data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_writing, "_stage", refusing)
-        with pytest.raises(_writing.ApplyError, match="read-only"):
+        patch.setattr(user_files, "_stage", refusing)
+        with pytest.raises(ApplyError, match="read-only"):
             project.write({str(one): "x = 2\n", str(other): "y = 2\n"})
     assert one.read_text() == "x = 1\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.py", "b.py", "pyproject.toml"]
@@ -115,7 +115,7 @@ def test_outside_the_project_nothing_is_written(tmp_path):
     project = Project(str(inside.resolve()))
     for path in (target, inside / "a.py"):
         assert project.text(str(path)) is None
-        with pytest.raises(_writing.ApplyError, match="not a file of the project"):
+        with pytest.raises(ApplyError, match="not a file of the project"):
             project.write({str(path): "x = 2\n"})
     assert target.read_text() == "x = 1\n"
 
@@ -132,7 +132,7 @@ def test_a_character_that_the_file_cant_hold(project, tmp_path):
     """Said, not replaced."""
     path = tmp_path / "a.py"
     path.write_bytes(b"# -*- coding: ascii -*-\nx = 1\n")
-    with pytest.raises(_writing.ApplyError, match="ascii"):
+    with pytest.raises(ApplyError, match="ascii"):
         _write(project, path, "# -*- coding: ascii -*-\nx = 'ß'\n")
 
 
