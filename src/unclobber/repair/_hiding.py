@@ -59,7 +59,7 @@ def hidden(
         if new is None:
             continue
         holders = next((held.get(_probe(site)) for site in sites(write)), None)
-        touched, bound, rebound = _change(source, statement, new, () if holders is None else holders.names)
+        touched, bound, rebound = _change(source, statement, new, set() if holders is None else holders.names)
         if not (touched or candidate.shared_name) or holders is None:
             continue
         measured = True
@@ -68,8 +68,8 @@ def hidden(
             return Hidden(f"{' and '.join(others)} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
-            bound = set(_bound(source.code(statement))) if candidate.drops else set(holders.names)
-        for name in holders.names:
+            bound = set(_bound(source.code(statement))) if candidate.drops else holders.names
+        for name in sorted(holders.names):
             if name in bound:
                 continue
             # Any code may read an attribute or an item.
@@ -77,7 +77,7 @@ def hidden(
                 return Hidden(f"`{name}` is left without the write")
             if source.function(statement) is None:
                 never_read_again.add(name)
-        for file, line, name in holders.callers:
+        for file, line, name in sorted(holders.callers):
             if name not in rebound and _is_read_after_call(project, file, line, name):
                 return Hidden(f"`{name}` of the caller in line {line} is left without the write")
     if not measured and candidate.shared_name:
@@ -100,7 +100,7 @@ def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bo
     return read_later(source, statement, ast.Name(name, ast.Load()))
 
 
-def _change(source: Source, at: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str], set[str]]:
+def _change(source: Source, at: Any, new: str, names: set[str]) -> tuple[bool, set[str], set[str]]:
     """Return whether the text changes a statement or a name before it, what that binds, and all elsewhere."""
     first, last, scope = at.lineno - 1, at.end_lineno, source.function(at)
     old_lines = [line.strip() for line in lines_in(source.text)]
@@ -112,7 +112,7 @@ def _change(source: Source, at: Any, new: str, names: tuple[str, ...]) -> tuple[
             rebound |= here
         if b < first or a > last:
             continue
-        if (a < last and b > first) or (tag == "insert" and here & set(names)):
+        if (a < last and b > first) or (tag == "insert" and here & names):
             touched, bound = True, bound | here
     return touched, bound, rebound
 

@@ -12,7 +12,6 @@ import gc
 import os
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from traceback import walk_stack
 from types import CellType, FrameType
 from typing import Any
@@ -27,15 +26,6 @@ from ._probes import PASSED, PLACE, WriteStatement
 _MOST_WORDS = 3
 
 
-@dataclass
-class _Seen:
-    """The holders at one statement, over all its runs."""
-
-    names: set[str] = field(default_factory=set)
-    others: tuple[str, ...] = ()
-    callers: set[tuple[str, int, str]] = field(default_factory=set)
-
-
 class Holders:
     """Callbacks for the calls that ``_probes.instrumented`` inserts into a program.
 
@@ -45,7 +35,7 @@ class Holders:
     def __init__(self, session: Session, recorded: Container[int] = ()) -> None:
         self._ledger = session.ledger
         self._recorded = recorded  # identities of the tensors to which the run's recorder refers, too
-        self._seen: dict[WriteStatement, _Seen] = {}
+        self.held: dict[WriteStatement, HeldBy] = {}
 
     def install(self) -> None:
         """Publish the callbacks as builtins, until the process ends."""
@@ -64,15 +54,9 @@ class Holders:
         setattr(builtins, PLACE, place)
         setattr(builtins, PASSED, passed)
 
-    def by_statement(self) -> dict[WriteStatement, HeldBy]:
-        return {
-            write: HeldBy(tuple(sorted(seen.names)), seen.others, tuple(sorted(seen.callers)))
-            for write, seen in self._seen.items()
-        }
-
     def _look(self, write: WriteStatement, name: str, value: torch.Tensor, frame: FrameType) -> None:
         """Record the holders of a tensor that is about to be written."""
-        seen = self._seen.setdefault(write, _Seen())
+        seen = self.held.setdefault(write, HeldBy())
         # Once another holder is known, further runs of the statement can't clear it.
         if seen.others:
             return
@@ -115,7 +99,7 @@ class Holders:
                     seen.names.add(other)
 
     def _is_passed_on(
-        self, seen: _Seen, frame: FrameType, value: torch.Tensor, place: str, references: int
+        self, seen: HeldBy, frame: FrameType, value: torch.Tensor, place: str, references: int
     ) -> bool:
         """Return whether only variables of the running functions, their containers and their calls hold a
         tensor, and record these variables."""

@@ -28,14 +28,14 @@ class Ended(Enum):
         return self in (Ended.FINISHED, Ended.STOPPED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class HeldBy:
-    """The holders of a statement's written tensor, over all its runs."""
+    """The holders of a statement's written tensor, over all its runs so far."""
 
-    names: tuple[str, ...] = ()
+    names: set[str] = field(default_factory=set)
     """Names, attributes and items of the statement's own frame: ``h``, ``self.h``, ``outs[i]``."""
     others: tuple[str, ...] = ()  # all other holders, in words; empty if there were none
-    callers: tuple[tuple[str, int, str], ...] = ()
+    callers: set[tuple[str, int, str]] = field(default_factory=set)
     """Names in the calling functions: file, line of the call, and name."""
 
 

@@ -151,7 +151,7 @@ class Run:
             loaded=self._loaded(),
             lacks_input=self.read.is_read and not self.read.is_given,
             children=children,
-            held=self.holders.by_statement(),
+            held=self.holders.held,
             reads=None if others else tuple(self.files.reads or ()),
             leftovers=dict(self.files.digests),
         )

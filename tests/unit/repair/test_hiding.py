@@ -40,7 +40,7 @@ def judged(tmp_path):
     return run
 
 
-ALONE = HeldBy(("h",))
+ALONE = HeldBy({"h"})
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ ALONE = HeldBy(("h",))
         ("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, ""),
         ("y = h.clamp_(0)", "y = h.clamp(0)", ALONE, "`h` is left without the write"),
         ("y = h.clamp_(0)", "h = h.clone()\n    y = h.clamp_(0)", ALONE, ""),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(("h", "z")), ""),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(("h", "x")), ""),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(("h", "self.last")), "`self.last` is left"),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(("h",), ("a list",)), "a list also held"),
-        ("net(x).exp()", "net(x).exp().clone()", HeldBy(("h",), ("a list",)), ""),
-        ("    y = h", "    # why\n    y = h", HeldBy(("h",), ("a list",)), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy({"h", "z"}), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy({"h", "x"}), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy({"h", "self.last"}), "`self.last` is left"),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy({"h"}, ("a list",)), "a list also held"),
+        ("net(x).exp()", "net(x).exp().clone()", HeldBy({"h"}, ("a list",)), ""),
+        ("    y = h", "    # why\n    y = h", HeldBy({"h"}, ("a list",)), ""),
     ],
 )  # fmt: skip
 def test_what_is_hidden(judged, old, new, held, note):
@@ -68,7 +68,7 @@ def test_what_is_hidden(judged, old, new, held, note):
 def test_global_names_that_nobody_reads(judged):
     """They are told: at the end they hold the old value."""
     text = "h = net(x).exp()\nz = h\nh.clamp_(0)\nprint(h)\n"
-    note, never_read_again = judged("h.clamp_(0)", "h = h.clamp(0)", HeldBy(("h", "z")), text=text)
+    note, never_read_again = judged("h.clamp_(0)", "h = h.clamp(0)", HeldBy({"h", "z"}), text=text)
     assert (note, never_read_again) == ("", frozenset({"z"}))
 
 
@@ -92,7 +92,7 @@ def test_a_callers_variable(judged, tmp_path, call, read):
     """It hides nothing if its function binds it anew or never reads it again after the call."""
     caller = tmp_path / "caller.py"
     caller.write_text(f"def f(block, x):\n{call}\n")
-    held = HeldBy(("h",), callers=((str(caller), 2, "x"),))
+    held = HeldBy({"h"}, callers={(str(caller), 2, "x")})
     note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", held)
     assert note == ("`x` of the caller in line 2 is left without the write" if read else "")
 
@@ -110,14 +110,14 @@ def test_what_the_edit_binds_to_copies(judged):
     text = f"{helper}def f(net, y):\n    q, k = net(y).split(2)\n    turn_(q)\n    return q + k\n"
     edit = ("net(y).split(2)", "[part.clone() for part in net(y).split(2)]")
     given = {"text": text, "write": "x.mul_(2)", "hides": "net(y)"}
-    assert judged(*edit, HeldBy(("x",), ("`q` in `f`",)), **given)[0] == ""
+    assert judged(*edit, HeldBy({"x"}, ("`q` in `f`",)), **given)[0] == ""
     note = "`z` in `f` also held what is written, and no longer sees the write"
-    assert judged(*edit, HeldBy(("x",), ("`q` in `f`", "`z` in `f`")), **given)[0] == note
+    assert judged(*edit, HeldBy({"x"}, ("`q` in `f`", "`z` in `f`")), **given)[0] == note
 
 
 def test_a_callers_variable_of_the_same_name(judged, tmp_path):
     """It keeps the old tensor if the helper binds its own."""
     text = "def f(x):\n    x.mul_(2)\ndef g(x):\n    f(x)\n    return x\n"
-    held = HeldBy(("x",), callers=((str(tmp_path / "program.py"), 4, "x"),))
+    held = HeldBy({"x"}, callers={(str(tmp_path / "program.py"), 4, "x")})
     note, _ = judged("x.mul_(2)", "x = x.mul(2)", held, text=text, write="x.mul_(2)", hides="x")
     assert note == "`x` of the caller in line 4 is left without the write"

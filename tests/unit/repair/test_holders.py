@@ -53,7 +53,7 @@ def held(monkeypatch):
             holders.install()
             exec(instrumented(text, "program.py", [write]), names)
             exec(call, names)
-        return holders.by_statement()[write]
+        return holders.held[write]
 
     return run
 
@@ -86,7 +86,7 @@ def held(monkeypatch):
 def test_the_name_alone(held, body):
     """What autograd saves, what a view is of and what was let go are no holders."""
     found = held(body)
-    assert (found.names, found.others) == (("h",), ())
+    assert (found.names, found.others) == ({"h"}, ())
 
 
 def test_one_run_of_several_decides(held):
@@ -144,7 +144,7 @@ def test_names_of_the_frame(held, body, names):
     """Other names of the same tensor and of overlapping views are told by name: they may be read later or
     not, which the text says. A view of other elements is none."""
     found = held(body)
-    assert (found.names, found.others) == (names, ())
+    assert (found.names, found.others) == (set(names), ())
 
 
 def _names_of_callers(found):
@@ -181,7 +181,7 @@ def test_what_a_checkpoint_computes_again(held):
     call = "torch.utils.checkpoint.checkpoint(f, net(x), use_reentrant=False).sum().backward()"
     body = "h = h.tanh()\nh *= 2  # here\nreturn h.exp()"
     found = held(body, call, "h")
-    assert (found.names, found.others) == (("h",), ())
+    assert (found.names, found.others) == ({"h"}, ())
 
 
 def test_a_container_that_more_than_a_variable_holds(held):
@@ -192,7 +192,7 @@ def test_a_container_that_more_than_a_variable_holds(held):
 def test_a_mask_is_not_what_is_written(held):
     """A method writes its receiver: other holders of its argument are no holders of that."""
     found = held("mask = kept['mask'] = x > 0\nh = net(x).exp()\nh.masked_fill_(mask[:, :1], 0)  # here")
-    assert (found.names, found.others, found.callers) == (("h",), (), ())
+    assert (found.names, found.others, found.callers) == ({"h"}, (), set())
 
 
 def test_what_is_no_tensor(held):
