@@ -234,7 +234,8 @@ def differences(reference: State, other: State, against: Against) -> list[Differ
     # The program's end reads no gradients that leaves are left with.
     if against.moves:
         reference, other = _without_gradients(reference), _without_gradients(other)
-    compared = _StateComparison(reference.rows, other.rows, against)
+    comparison = _StateComparison(reference.rows, other.rows, against)
+    different: list[Different] = []
     for module, row in reference.roots.items():
         if module not in other.roots:
             continue  # only one side has loaded this module
@@ -244,20 +245,21 @@ def differences(reference: State, other: State, against: Against) -> list[Differ
             if name in against.never_read_again or name.startswith("__"):
                 continue
             if label not in theirs:
-                compared.add(name, "is gone", plain=reference.rows[part].kind != "tensor")
+                is_plain = reference.rows[part].kind != "tensor"
+                different.append(_different(name, "is gone", plain=is_plain))
             else:
-                compared.compare(part, theirs[label], name)
+                different += comparison.of(part, theirs[label], name)
     left = list(other.others)
     for row in reference.others:
         kind = reference.rows[row].kind
-        trials = [(number, compared.trial(row, number, kind.rpartition(".")[2])) for number in left
+        trials = [(number, comparison.trial(row, number, kind.rpartition(".")[2])) for number in left
                   if other.rows[number].kind == kind]  # fmt: skip
-        good = next((number for number, different in trials if not different), None)
+        good = next((number for number, unlike in trials if not unlike), None)
         if good is not None:
             left.remove(good)
         elif trials:
-            compared.different += trials[0][1]
-    return compared.different
+            different += trials[0][1]
+    return different
 
 
 def _without_gradients(state: State) -> State:
@@ -265,31 +267,28 @@ def _without_gradients(state: State) -> State:
     return replace(state, rows=rows)
 
 
+def _different(where: str, how: str, *, plain: bool) -> Different:
+    return Different(where, f"`{where}` {how}", plain)
+
+
 class _StateComparison:
-    """The comparison of two tables."""
+    """The comparison of two tables, which compares no pair of rows twice."""
 
     def __init__(self, mine: list[Row], theirs: list[Row], against: Against) -> None:
         self._mine = mine
         self._theirs = theirs
         self._against = against
         self._compared_rows: set[tuple[int, int]] = set()
-        self.different: list[Different] = []
-
-    def add(self, where: str, how: str, *, plain: bool) -> None:
-        self.different.append(Different(where, f"`{where}` {how}", plain))
 
     def trial(self, mine: int, other: int, name: str) -> list[Different]:
-        """Return the differences that ``compare`` would find, without recording them."""
-        kept, compared_before = self.different, set(self._compared_rows)
-        self.different = []
-        self.compare(mine, other, name)
-        different, self.different = self.different, kept
-        if different:
-            self._compared_rows = compared_before
+        """Return the differences of two rows. If there are any, all rows that they lead to count as new."""
+        before = set(self._compared_rows)
+        if different := [*self.of(mine, other, name)]:
+            self._compared_rows = before
         return different
 
-    def compare(self, mine: int, other: int, name: str) -> None:
-        """Record the differences of two rows and of all rows that they lead to."""
+    def of(self, mine: int, other: int, name: str) -> Iterator[Different]:
+        """Yield the differences of two rows and of all rows that they lead to."""
         # A queue and no recursion, because linked objects can be deeper than Python's stack.
         todo = deque([(mine, other, name)])
         while todo:
@@ -298,16 +297,13 @@ class _StateComparison:
                 continue
             self._compared_rows.add((mine, other))
             a, b = self._mine[mine], self._theirs[other]
-            if a.kind != b.kind:
-                self.add(name, f"is a {b.kind} instead of a {a.kind}", plain="tensor" not in (a.kind, b.kind))
-                continue
             problem = self._problem(a, b)
             if problem:
-                self.add(name, problem, plain=a.kind != "tensor")
+                yield _different(name, problem, plain="tensor" not in (a.kind, b.kind))
                 continue
             sequence = a.kind in ("builtins.list", "builtins.tuple", "collections.deque")
             if sequence and len(a.parts) != len(b.parts):
-                self.add(name, f"has {len(b.parts)} elements instead of {len(a.parts)}", plain=True)
+                yield _different(name, f"has {len(b.parts)} elements instead of {len(a.parts)}", plain=True)
             for label, part in a.parts.items():
                 if label == ".inplace" and a.kind.startswith("torch.nn."):
                     # A fix may change how a module works; its results are compared
@@ -317,10 +313,12 @@ class _StateComparison:
                     todo.append((part, b.parts[label], f"{name}{label}"))
                 # a fix may remove a decorator (tests/unit/repair/test_state.py)
                 elif not sequence and a.kind != "builtins.function":
-                    self.add(f"{name}{label}", "is gone", plain=self._mine[part].kind != "tensor")
+                    yield _different(f"{name}{label}", "is gone", plain=self._mine[part].kind != "tensor")
 
     def _problem(self, a: Row, b: Row) -> str:
-        """Return the difference of two rows of one kind, in words; empty if they agree."""
+        """Return the difference of two rows, in words; empty if they agree."""
+        if a.kind != b.kind:
+            return f"is a {b.kind} instead of a {a.kind}"
         if a.kind == "tensor":
             if (a.value is None) != (b.value is None):
                 return ""
