@@ -171,7 +171,9 @@ class Walk:
             return ()
         if any(kind is code for code in _CODE) or issubclass(kind, type):
             return self._parts_of_code(thing)
-        return self._attributes(thing) if self._is_looked_into(kind) else ()
+        top = str(kind.__module__).partition(".")[0]
+        is_open = self._is_own(kind.__module__) or issubclass(kind, _OPEN) or top in _CLOSED
+        return self._attributes(thing) if is_open else ()
 
     def _parts_of_code(self, thing: Any) -> Iterable[tuple[str, Any]]:
         """Return the parts of a function, a class or a running generator, if it is the program's."""
@@ -214,13 +216,6 @@ class Walk:
                 except AttributeError:
                     continue
         yield from ((f".{name}", value) for name, value in names.items() if isinstance(name, str))
-
-    def _is_looked_into(self, kind: type) -> bool:
-        return (
-            self._is_own(kind.__module__)
-            or issubclass(kind, _OPEN)
-            or str(kind.__module__).partition(".")[0] in _CLOSED
-        )
 
     def _is_own(self, module: Any) -> bool:
         return isinstance(module, str) and module.partition(".")[0] in self._own

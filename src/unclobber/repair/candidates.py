@@ -126,7 +126,7 @@ def _carrying(finding: Finding, candidate: Fix, *others: Fix) -> Finding:
     """Return the finding with the candidate among its fixes, and what may be done in its place after it.
 
     It takes the place of advice with the same code, or of general advice. Next to fixes among which the user
-    must choose, it is added.
+    must choose, it is added before the fix by `guard`.
     """
     fixes = list(finding.fixes)
     words = (candidate.code or "").split()
@@ -137,7 +137,8 @@ def _carrying(finding: Finding, candidate: Fix, *others: Fix) -> Finding:
     elif candidate.edits and finding.entry.stage == "backward":
         fixes = [candidate, *others, *(fix for fix in fixes if not fix.general)]
     else:
-        return _with(finding, candidate)
+        by_guard = next((at for at, fix in enumerate(fixes) if fix.guard), len(fixes))
+        fixes.insert(by_guard, candidate)
     return replace(finding, fixes=tuple(fixes))
 
 
@@ -158,8 +159,3 @@ def together(report: Report) -> str:
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
         texts.setdefault(root, {})[path] = "\n".join(lines)
     return "".join(Project(root).diff(texts[root]) for root in sorted(texts))
-
-
-def _with(finding: Finding, fix: Fix) -> Finding:  # before the fix by `guard`
-    last = next((at for at, known in enumerate(finding.fixes) if known.guard), len(finding.fixes))
-    return replace(finding, fixes=(*finding.fixes[:last], fix, *finding.fixes[last:]))
