@@ -250,27 +250,24 @@ class Source:
 
     def inserted(
         self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
-    ) -> str | None:
-        """Return the text with statements inserted directly before or after a simple one.
+    ) -> Iterator[str]:
+        """Yield the text with statements inserted directly before or after a simple one.
 
-        If that shares its line, they go on that line. None if they don't fit there, or if it is part of a
+        If that shares its line, they go on that line. Nothing if they don't fit there, or if it is part of a
         header.
         """
-        if not is_small(small):
-            return None
         line = self.own_line(small)
         if line is not None:
-            return self.edited(
+            yield self.edited(
                 Splice(line.start, line.start, self.lines_of(before, line.indent)),
                 self.behind(line, self.lines_of(after, line.indent)),
             )
-        if any("\n" in code for code in (*before, *after)):
-            return None
-        start, end = self.start(small), self.end(small)
-        return self.edited(
-            Splice(start, start, "".join(f"{code}; " for code in before)),
-            Splice(end, end, "".join(f"; {code}" for code in after)),
-        )
+        elif is_small(small) and not any("\n" in code for code in (*before, *after)):
+            start, end = self.start(small), self.end(small)
+            yield self.edited(
+                Splice(start, start, "".join(f"{code}; " for code in before)),
+                Splice(end, end, "".join(f"; {code}" for code in after)),
+            )
 
     def lines_of(self, statements: tuple[str, ...], indent: str) -> str:
         lines = (line for code in statements for line in code.split("\n"))

@@ -39,8 +39,7 @@ def _check(path: Path) -> None:
         texts += [text for text, *_ in scatter.rewrites(source, statement)]
         for place in clone_target.targets(source, statement):
             name = source.code(place)
-            text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
-            texts += [] if text is None else [text]
+            texts += source.inserted(statement, before=(f"{name} = {name}.clone()",))
         for text in texts:
             assert text != encoded.text
             with warnings.catch_warnings():

@@ -32,8 +32,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if not read_later(source, statement, place) or is_container(source, statement, place):
                 continue
             name = source.code(place)
-            text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
-            if text is not None:
+            for text in source.inserted(statement, before=(f"{name} = {name}.clone()",)):
                 shared = shared_name(source, statement, place)
                 # What else the statement reads of it is the copy's: `hs[t + 1] = cell(hs[t])`.
                 reads = sum(source.code(node) == name for node in walk(statement) if is_place(node)) > 1

@@ -183,5 +183,5 @@ def after_backward(
             # By its backward the state is set, so it needs no check for None.
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
-            texts = (source.inserted(statement, after=(code,)) for code in codes)
-            yield from ((text, place) for text in texts if text is not None)
+            for code in codes:
+                yield from ((text, place) for text in source.inserted(statement, after=(code,)))

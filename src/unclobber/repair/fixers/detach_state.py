@@ -99,14 +99,12 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
             yield source.replaced(late), f"`{place}`"
             continue
         for code in cuts(place, _forms(source, place)):
-            text = source.inserted(backward, after=(code,))
-            if text is not None:
+            for text in source.inserted(backward, after=(code,)):
                 yield text, f"`{place}`"
     for group in together.values():
         if len(group) > 1:
             values = ", ".join(f"{place}.detach()" for place in group)
-            text = source.inserted(backward, after=(f"{', '.join(group)} = {values}",))
-            if text is not None:
+            for text in source.inserted(backward, after=(f"{', '.join(group)} = {values}",)):
                 yield text, " and ".join(f"`{place}`" for place in group)
 
 

@@ -37,22 +37,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             # Saved as well, the input would be refused in backward.
             kept = [part for call in calls(forward, ("save_for_backward",)) for part in call.args]
             if not _returns(source, forward, name) or name in map(dotted, kept):
-                text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
-                if text is not None:
+                for text in source.inserted(statement, before=(f"{name} = {name}.clone()",)):
                     yield Candidate(title, {path: text}, offered=True, note=note)
                 continue
-            text = marked(source, statement, forward, owner, name)
-            if text is not None:
+            for text in marked(source, statement, forward, owner, name):
                 yield Candidate(f"mark `{name}` as written in {where}", {path: text})
 
 
 def marked(
     source: Source, statement: ast.AST, forward: Function, owner: ast.ClassDef, name: str
-) -> str | None:
-    """Return the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``;
-    None if there is no room."""
+) -> Iterator[str]:
+    """Yield the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``;
+    nothing if there is no room."""
     setup = methods_of(owner).get("setup_context")
     parameters = parameters_of(forward)
     if setup is None:
@@ -61,16 +59,17 @@ def marked(
         ctx, inputs, *_ = parameters_of(setup)
         tensor = f"{inputs}[{parameters.index(name)}]"
     else:
-        return None
+        return
     for node in calls(setup or forward, ("mark_dirty",)):
         if dotted(node.func) == f"{ctx}.mark_dirty":
             # a second call of mark_dirty would replace the tensors that the first one marked
-            return source.edited(with_argument(source, node, tensor))
+            yield source.edited(with_argument(source, node, tensor))
+            return
     call = f"{ctx}.mark_dirty({tensor})"
     if setup is None:
-        return source.inserted(statement, before=(call,))
-    first = source.first_in(setup, call)
-    return None if first is None else source.edited(first)
+        yield from source.inserted(statement, before=(call,))
+    elif (first := source.first_in(setup, call)) is not None:
+        yield source.edited(first)
 
 
 def _returns(source: Source, forward: Function, name: str) -> bool:
