@@ -59,7 +59,7 @@ class Recorder:
         cut: Keep every graph, and stop gradients at the part of it that an earlier call has run and that
             torch would have freed.
         after_each: Called with the number of each call when it is done; returns True to end the run.
-        go_on: Called once, after ``stop_after`` calls; returns whether the run goes on, unrecorded.
+        to_end: Whether the run goes on after ``stop_after`` calls, unrecorded.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Recorder:
         *,
         cut: bool = False,
         after_each: Callable[[int], bool] = lambda _: False,
-        go_on: Callable[[], bool] = lambda: False,
+        to_end: bool = False,
     ) -> None:
         """Start without records."""
         self.stop_after = stop_after
         self.cut = cut
         self._after_each = after_each
-        self._go_on = go_on
+        self._to_end = to_end
         self.records: list[BackwardRecord] = []
         self.started = 0
         self.failed_at: int | None = None
@@ -118,7 +118,7 @@ class Recorder:
                     node.metadata[_FREED] = True
         if running.recorded:
             self._write(running, call)
-        if self._after_each(running.nth) or (running.nth == self.stop_after and not self._go_on()):
+        if self._after_each(running.nth) or (running.nth == self.stop_after and not self._to_end):
             raise Enough
 
     def _write(self, running: _RunningBackward, call: EngineCall) -> None:

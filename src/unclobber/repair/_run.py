@@ -51,7 +51,7 @@ class Run:
             job.stop_after,
             cut=Interpretation.CUT in (job.interpretations or ()),
             after_each=self._after_backward,
-            go_on=lambda: job.to_end,
+            to_end=job.to_end,
         )
         self.holders = Holders(self.session, self.recorder.leaves)
         self.files = Files(job.at.copy, job.at.answer_to, job.since, all_written=job.to_end)

@@ -176,7 +176,7 @@ def test_a_spent_graph_passes_nothing_on(recording):
 
 def test_it_goes_on_unrecorded(recording):
     """To the end, where that is asked for: gradients are copied only as far as they are compared."""
-    recorder = recording(_program(calls=5), stop_after=2, go_on=lambda: True)
+    recorder = recording(_program(calls=5), stop_after=2, to_end=True)
     assert (recorder.started, len(recorder.records)) == (5, 2)
 
 
