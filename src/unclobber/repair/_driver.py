@@ -105,7 +105,7 @@ def _run(job: Job, digits: str, no_new_threads: bool) -> str:
     import torch
 
     # A fork would lack other threads and an accelerator's context.
-    may_fork = hasattr(os, "fork") and threading.active_count() == 1 and not torch.cuda.is_initialized()
+    may_fork = threading.active_count() == 1 and not torch.cuda.is_initialized()
     if not (no_new_threads and may_fork):
         again = [sys.executable, "-m", "unclobber.repair._driver", digits]
         fresh = subprocess.Popen(again, pass_fds=[at for at in [job.at.input] if at >= 0])
@@ -163,15 +163,13 @@ def _be_the_child(job: Job) -> None:
     """Detach from the driver, redirect the streams to files, and run the job."""
     from ._run import Run
 
-    if hasattr(os, "setsid"):
-        with contextlib.suppress(OSError):
-            os.setsid()
+    with contextlib.suppress(OSError):
+        os.setsid()
     read = Input(job.at.input, os.path.join(os.path.dirname(job.at.answer_to), "input"))
     sys.stdin = io.TextIOWrapper(io.BufferedReader(read))
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(f"{job.at.answer_to}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), stream)
-    if job.at.folder:
-        os.chdir(job.at.copy.there(os.path.realpath(job.at.folder)))
+    os.chdir(job.at.copy.there(os.path.realpath(job.at.folder)))
     Run(job, read).perform()
     with open(f"{job.at.answer_to}.modules", "w") as names:
         names.write("\n".join(name for name in list(sys.modules) if name.startswith("torch.")))

@@ -59,7 +59,7 @@ def run(job: Job) -> None:
         first_on_path(os.getcwd())
         module_as_main(program.module, arguments)()
         return
-    path = os.path.join(at.folder or os.getcwd(), program.script)
+    path = os.path.join(at.folder, program.script)
     real = os.path.realpath(path)
     if real in job.texts:
         source: str | bytes = job.texts[real]
