@@ -109,9 +109,7 @@ class Holders:
         # Each call keeps its arguments where Dynamo evaluates frames: in eager parts of compiled code, and
         # in a thread in which a compilation has failed.
         keeps = _calls(object()) - _called(object()) > 1
-        at: FrameType | None = frame
-        depth = 0
-        while at is not None:
+        for depth, (at, _) in enumerate(walk_stack(frame)):
             variables = compat.frames.variables_of(at)
             for name, variable in variables.items():
                 holds = variable is value
@@ -131,7 +129,6 @@ class Holders:
                     slots = depth + keeps  # each call may keep its argument until it returns
             variables.clear()
             variable = parts = None
-            at, depth = at.f_back, depth + 1
         referrers = gc.get_referrers(value)
         known |= {id(referrers), id(containers)}
         for container in containers:
@@ -216,14 +213,12 @@ def _remembers(value: torch.Tensor) -> bool:
 def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
     """Yield the holders in words, as far as they are known, innermost first; at most three."""
     named: list[str] = []
-    at: FrameType | None = frame
-    while at is not None:
+    for at, _ in walk_stack(frame):
         variables = compat.frames.variables_of(at)
         for name, variable in variables.items():
             if variable is value and not (at is frame and name == place) and not name.startswith("__"):
                 named.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")
         variables.clear()
-        at = at.f_back
     named += _referrers(value)
     address, known = compat.tensors.storage_key_or_none(value), id(value)
     others = (other for other in gc.get_objects() if type(other) is torch.Tensor and id(other) != known)

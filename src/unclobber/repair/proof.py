@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import PACKAGE
-from ._copies import Copy, Filler, copy_for
+from ._copies import NOWHERE, Filler, copy_for
 from ._job import INTERRUPTED, Ended, Job, Ran, Surroundings
 from .project import root_of
 
@@ -31,9 +31,9 @@ class Runner:
         self.runs = 0
         self.reads: set[str] | None = set()
         """The files that the runs have read, but no temporary ones; None if some may be unknown."""
-        self.copy: Copy | None = None  # the copy of the program's folder; None before the first run
+        self.copy = NOWHERE  # the copy of the program's folder, from the first run on
         self._copied_for = ("", "")
-        self._filler: Filler | None = None
+        self._filler = Filler(NOWHERE)
         self._process: subprocess.Popen[str] | None = None
         self._input = -1
         self._folder: str | None = None
@@ -82,8 +82,6 @@ class Runner:
         if self._copied_for != wanted:
             self._copied_for, self.copy = wanted, copy_for(wanted[0], self.file("copies"))
             self._filler = Filler(self.copy)
-        assert self.copy is not None
-        assert self._filler is not None
         self._filler.fill(job.texts)
         process = self._driver()
         at = Surroundings(os.getcwd(), self.copy, answer, self.timeout, self.seconds_to_end, self._input)

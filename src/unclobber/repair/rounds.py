@@ -113,8 +113,7 @@ def fix(
         solved, known = solved + len(outcome.best.titles), known | outcome.best.interpretations
         if not fix_all:
             break
-    in_place = runner.copy is not None and not runner.copy.pairs
-    return Rounds(tuple(outcomes), project, runner.runs - runs, in_place)
+    return Rounds(tuple(outcomes), project, runner.runs - runs, in_place=not runner.copy.pairs)
 
 
 def _fix(repair: Repair, project: Project) -> Fix:
