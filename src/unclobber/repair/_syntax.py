@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeGuard
 
 from ..model import Site
-from ..syntax import ATOMS, dotted, imported_by, last_name
+from ..syntax import ATOMS, dotted, imported_by, last_name, torch_table
 from ..syntax import parse as parse_module
 from ._text import Splice, lines_in, spliced
 
@@ -414,7 +414,7 @@ def is_place(node: ast.AST) -> bool:
     """Return whether ``node`` is a dotted path of names, which can be assigned, and read without effect."""
     while isinstance(node, ast.Attribute):
         # These give a view, or a tensor other than their owner's, so no result can be bound to the path.
-        if node.attr in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
+        if node.attr == "grad" or node.attr in torch_table().view_attributes:
             return False
         node = node.value
     return isinstance(node, ast.Name)
