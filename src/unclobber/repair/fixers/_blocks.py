@@ -12,18 +12,6 @@ def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | No
     return next((body.index(above) for above in (node, *source.all_above(node)) if above in body), None)
 
 
-def in_order(
-    source: Source, first: ast.AST, second: ast.stmt | None
-) -> tuple[Sequence[ast.stmt], int, int] | None:
-    """Return the block of ``second`` with the indices of the statements that hold both nodes; None unless
-    ``first`` is in that block and stands before it."""
-    if second is None:
-        return None
-    body = source.block(second)
-    start, stop = line_in(source, first, body), body.index(second)
-    return None if start is None or start >= stop else (body, start, stop)
-
-
 def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
     """Yield the values that a place gets, also ``xs[-1]`` by ``xs.append(value)``."""
     for small in source.smalls:
@@ -73,33 +61,33 @@ _CONSTANTS = {"sample", "multinomial", "item", "detach", "argmax", "tolist", "nu
 
 
 def forward_slice(
-    body: Sequence[ast.stmt], first: int, stop: int, wanted: Container[str] = ()
-) -> list[ast.stmt] | None:
-    """Return the assignment at ``first`` and those before ``stop`` that depend on it.
+    source: Source, first: ast.AST, stop: ast.stmt, wanted: Container[str] = ()
+) -> list[ast.stmt]:
+    """Return the assignment that holds ``first``, and those above ``stop`` in its block that depend on it.
 
     Args:
         wanted: Names that are needed later; if none of them is bound here, all that later statements read.
 
     Returns:
-        None if one of them does more than compute: a backward, a step, or a compound statement.
+        Empty if there are none, or if one does more than compute: a backward, a step, a compound statement.
     """
-    start = body[first]
-    if not is_small(start) or not binds(start):
-        return None
-    tainted = binds(start)
-    lines = [start]
-    for line in body[first + 1 : stop]:
+    body = source.block(stop)
+    at, end = line_in(source, first, body), body.index(stop)
+    if at is None or at >= end or not is_small(body[at]) or not binds(body[at]):
+        return []
+    lines, tainted = [body[at]], binds(body[at])
+    for line in body[at + 1 : end]:
         if not reads(line) & tainted or method_call(getattr(line, "value", None), *_CONSTANTS) is not None:
             continue
         # A backward or step in between is no part of the forward.
         if calls_method(line, {"backward", "step", "zero_grad", "grad"}):
             continue
         if not is_small(line):
-            return None
+            return []
         if binds(line):
             tainted |= binds(line)
             lines.append(line)
-    return _used(lines, {name for name in tainted if name in wanted} or set().union(*map(reads, body[stop:])))
+    return _used(lines, {name for name in tainted if name in wanted} or set().union(*map(reads, body[end:])))
 
 
 def _used(lines: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:

@@ -14,7 +14,7 @@ from .._candidate import Candidate
 from .._syntax import Source, is_small, names_in
 from .._text import Splice
 from ..project import Project
-from ._blocks import binds, forward_slice, in_order, shortened
+from ._blocks import binds, forward_slice, shortened
 from ._sites import LocatedStatement, callers, write_statements
 
 _Edit = Callable[[Source, ast.AST, ast.AST], str | None]
@@ -67,8 +67,7 @@ def repeated_after(
 ) -> str | None:
     """Return the text with the forward's statements once more below a step, or None."""
     line = source.own_line(step)
-    block = None if line is None else in_order(source, forward, line.statements[0])
-    again = None if block is None else forward_slice(*block, wanted)
+    again = [] if line is None else forward_slice(source, forward, line.statements[0], wanted)
     if line is None or not again:
         return None
     return source.edited(source.behind(line, "".join(_moved(source, again, line.indent))))
@@ -77,10 +76,10 @@ def repeated_after(
 def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str | None:
     """Return the text with the forward's statements at the start of the backward's loop, or None."""
     loop = source.loop_round(backward)
-    block = in_order(source, forward, loop)
-    lines = None if block is None else forward_slice(*block)
-    first = None if loop is None else source.line(loop.body[0])
-    if not lines or first is None or first.in_header:
+    if loop is None:
+        return None
+    lines, first = forward_slice(source, forward, loop), source.line(loop.body[0])
+    if not lines or first.in_header:
         return None
     moved = _moved(source, lines, first.indent, with_comments=True)
     gone = [source.removed(source.line(line)) for line in lines]
