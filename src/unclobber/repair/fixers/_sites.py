@@ -36,9 +36,9 @@ def sites(*facts: Save | Write | Need | None) -> list[Site]:
     return [fact.site for fact in facts if fact is not None and fact.site is not None]
 
 
-def callers(fact: Save | Write | Need | None, project: Project) -> Iterator[LocatedStatement]:
-    """Yield the user's statements that led to a fact's site, innermost first; the site's own is the first."""
-    for site in sites(fact):
+def callers(project: Project, *facts: Save | Write | Need | None) -> Iterator[LocatedStatement]:
+    """Yield the user's statements that led to each fact's site, innermost first; its own is the first."""
+    for site in sites(*facts):
         yield from _located(project, site.path, site.line, site.column)
         places = dict.fromkeys((f.path, f.line) for f in site.stack if not f.library)
         places.pop((site.path, site.line), None)

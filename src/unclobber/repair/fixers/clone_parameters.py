@@ -38,7 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 yield Candidate(f"take a copy of `{weight}`", {path: text}, guess=True, late=True)
     frozen = (finding.saved.role or "").startswith("running")
     what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
-    for path, source, statement in callers(finding.saved, project):
+    for path, source, statement in callers(project, finding.saved):
         for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
             title = f"call `{name}` with copies of its {what}"
             # Directly below `net.eval()` nothing counts.

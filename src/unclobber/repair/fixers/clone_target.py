@@ -38,7 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 reads = sum(source.code(node) == name for node in walk(statement) if is_place(node)) > 1
                 whole, title = name if fills(source, statement, place) else "", f"write to a copy of `{name}`"
                 yield Candidate(title, {path: text}, whole=whole, shared_name=shared, guess=reads)
-        for located in callers(write, project):
+        for located in callers(project, write):
             yield from _copies_for_calls(located)
 
 

@@ -46,11 +46,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
     files where it ran.
     """
-    near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
+    near = [path for path, _, _ in callers(project, finding.needed, finding.saved)]
     sources = project.sources(near, "class ")
     kept = list(islice(((path, source, each) for path, source in sources for each in states(source)), _MOST))
     hidden = {state.name: state for _, _, state in reversed(kept) if state.reads}
-    for path, source, statement in callers(finding.needed, project):
+    for path, source, statement in callers(project, finding.needed):
         for text, place in after_backward(source, statement, hidden.values()):
             title = f"detach the hidden state `{place}` after each backward"
             yield Candidate(title, {path: text}, note=NOTE)

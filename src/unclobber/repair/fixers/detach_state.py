@@ -49,7 +49,7 @@ def of_another_turn(propose: _Propose) -> _Propose:
         # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
         if finding.code == "UC301" and not two_losses(finding, project):
             yield from propose(finding, project)
-        places = list(callers(finding.needed, project)) if finding.code == "UC101" else []
+        places = list(callers(project, finding.needed)) if finding.code == "UC101" else []
         for path, source, statement in places:
             for call in walk(statement):
                 flag = next((k for k in getattr(call, "keywords", ()) if k.arg == "retain_graph"), None)
@@ -72,7 +72,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
-    for path, source, statement in callers(finding.needed, project):
+    for path, source, statement in callers(project, finding.needed):
         for loop in source.all_above(statement):
             for text, names in after(source, statement, loop) if isinstance(loop, Loop) else ():
                 title = f"detach the carried state {names} after each backward"

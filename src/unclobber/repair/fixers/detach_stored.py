@@ -29,10 +29,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield a stored value detached, then the loops that ran before the backward under ``no_grad``."""
     if two_losses(finding, project):
         return
-    made = list(callers(finding.saved, project))
+    made = list(callers(project, finding.saved))
     turns = {
         above
-        for _, source, backward in callers(finding.needed, project)
+        for _, source, backward in callers(project, finding.needed)
         for above in source.all_above(backward)
     }
     loop = next(filter(None, (source.loop_round(statement) for _, source, statement in made)), None)
@@ -42,7 +42,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             text = source.replaced({value: detached(source, value) for value in values})
             title = f"keep `{shortened(source.code(values[0]))}` detached"
             yield Candidate(title, {path: text}, offered=True, note=_NOTE)
-    for path, source, statement in callers(finding.needed, project):
+    for path, source, statement in callers(project, finding.needed):
         for loop in _loops_before(source, statement):
             title = f"run `{source.text.splitlines()[loop.lineno - 1].strip()}` under `no_grad`"
             text = source.block_put_under(loop, f"with {source.torch_name}.no_grad():")

@@ -23,7 +23,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the freeing backward with ``retain_graph=True``."""
     if not two_losses(finding, project):
         return
-    for path, source, statement in callers(finding.freed, project):
+    for path, source, statement in callers(project, finding.freed):
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
             yield Candidate(title, {path: text}, interpretation=Interpretation.KEPT)
@@ -38,7 +38,7 @@ def two_losses(finding: Finding, project: Project) -> bool:
         return False
     # A call more than stands between them is one of another turn (test_another_loss_in_between).
     between = needed.nth - freed.nth - 1
-    earlier, later = list(callers(freed, project)), list(callers(needed, project))
+    earlier, later = list(callers(project, freed)), list(callers(project, needed))
     # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
@@ -46,7 +46,7 @@ def two_losses(finding: Finding, project: Project) -> bool:
     if not earlier or not later or between:
         return False
     _, source, statement = earlier[0]
-    made = [at for _, text, at in callers(finding.saved, project) if text is source]
+    made = [at for _, text, at in callers(project, finding.saved) if text is source]
     return statement is later[0][2] and _only_backward(source, statement, made)
 
 

@@ -27,13 +27,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, title, shared_name, guess in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name, guess=guess)
     made = None if finding.saved is None else finding.saved.site
-    for fact in (*finding.writes, finding.saved):
-        for path, source, statement in callers(fact, project):
-            for iterated in _iterated(source, statement):
-                if made is not None and not made.line <= iterated.lineno <= made.end_line:
-                    continue  # a loop around what made them: `q, k = qk` in one over modules
-                title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                yield Candidate(title, {path: indexed(source, iterated)}, guess=made is None)
+    for path, source, statement in callers(project, *finding.writes, finding.saved):
+        for iterated in _iterated(source, statement):
+            if made is not None and not made.line <= iterated.lineno <= made.end_line:
+                continue  # a loop around what made them: `q, k = qk` in one over modules
+            title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
+            yield Candidate(title, {path: indexed(source, iterated)}, guess=made is None)
 
 
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:

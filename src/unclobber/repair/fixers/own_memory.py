@@ -23,7 +23,7 @@ _OF_ARRAYS = ("from_numpy", "as_tensor", "frombuffer")
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies of the tensor where it is made, then copies of the writing statement's operands."""
-    here = list(callers(finding.saved, project)) if finding.code == "UC102" else []
+    here = list(callers(project, finding.saved)) if finding.code == "UC102" else []
     # The loader that fills its arrays again may be in another file.
     others = dict(project.sources((), "numpy")) if here else {}
     for path, source in ({path: source for path, source, _ in here} | others).items():

@@ -22,10 +22,10 @@ _Edit = Callable[[Source, ast.AST, ast.AST], str | None]
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they are new."""
-    forwards = list(callers(finding.saved, project))
-    wanted = set().union(*(names_in(statement) for _, _, statement in callers(finding.needed, project)))
+    forwards = list(callers(project, finding.saved))
+    wanted = set().union(*(names_in(statement) for _, _, statement in callers(project, finding.needed)))
     if finding.code == "UC301":
-        for path, source, backward in callers(finding.needed, project):
+        for path, source, backward in callers(project, finding.needed):
             made = [(path, source, line) for line in _makers(source, backward)]
             for forward, text in _first(path, forwards + made, moved_into_loop, backward):
                 title = f"move `{forward}` into the loop"
@@ -34,7 +34,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if not any(write.optimizer is not None for write in finding.writes):
         return
     for write, _ in write_statements(finding, project):
-        for path, source, step in callers(write, project):
+        for path, source, step in callers(project, write):
             for forward, text in _first(path, forwards, partial(repeated_after, wanted=wanted), step):
                 title = f"compute `{forward}` again after `{shortened(source.code(step))}`"
                 note = "the loss is then computed with the updated weights"

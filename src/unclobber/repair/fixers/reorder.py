@@ -29,8 +29,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the backward's lines above the update that wrote or the write; and with ``inputs=``, here too."""
     if not (finding.code == "UC102" or overwrites_parameters(finding) or is_unrecorded(finding, project)):
         return
-    for path, source, backward in callers(finding.needed, project):
-        wrote = (located for write in reversed(finding.writes) for located in callers(write, project))
+    for path, source, backward in callers(project, finding.needed):
+        wrote = callers(project, *reversed(finding.writes))
         statements = [statement for other, _, statement in wrote if other == path]
         limits = limited(source, backward)
         here = [s for s in statements if source.function(s) is source.function(backward)] or statements

@@ -34,22 +34,21 @@ from ._sites import callers
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
     seen: set[int] = set()
-    for fact in (finding.saved, finding.needed, *finding.writes):
-        for path, source, statement in callers(fact, project):
-            owner = source.above(statement, ast.ClassDef)
-            if owner is None or id(owner) in seen:
-                continue
-            seen.add(id(owner))
-            text, read_outside = rewritten(source, owner), _may_be_read_outside(source, owner)
-            if text is not None:
-                title = f"keep the tensors of `{owner.name}` with `save_for_backward`"
-                # torch refuses what is overwritten then, so no report shows it before it is proved
-                # (test_no_edit_that_a_report_shows_is_refused in tests/programs/test_helps.py).
-                yield Candidate(title, {path: text}, guess=read_outside, late=True)
-            for text, kept, held in copies(source, owner):
-                title = f"keep a copy of `{kept}` for the backward of `{owner.name}`"
-                known = finding.saved is not None and finding.saved.expression in (kept, held)
-                yield Candidate(title, {path: text}, guess=read_outside or not known)
+    for path, source, statement in callers(project, finding.saved, finding.needed, *finding.writes):
+        owner = source.above(statement, ast.ClassDef)
+        if owner is None or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        text, read_outside = rewritten(source, owner), _may_be_read_outside(source, owner)
+        if text is not None:
+            title = f"keep the tensors of `{owner.name}` with `save_for_backward`"
+            # torch refuses what is overwritten then, so no report shows it before it is proved
+            # (test_no_edit_that_a_report_shows_is_refused in tests/programs/test_helps.py).
+            yield Candidate(title, {path: text}, guess=read_outside, late=True)
+        for text, kept, held in copies(source, owner):
+            title = f"keep a copy of `{kept}` for the backward of `{owner.name}`"
+            known = finding.saved is not None and finding.saved.expression in (kept, held)
+            yield Candidate(title, {path: text}, guess=read_outside or not known)
 
 
 def _may_be_read_outside(source: Source, owner: ast.ClassDef) -> bool:
