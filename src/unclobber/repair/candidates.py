@@ -131,7 +131,7 @@ def _carrying(finding: Finding, candidate: Fix, *others: Fix) -> Finding:
     fixes = list(finding.fixes)
     words = (candidate.code or "").split()
     alike = [words, words[2:]]  # `x = x + 1` is `x + 1` where the name is to hold it
-    same = next((at for at, fix in enumerate(fixes) if words and (fix.code or "").split() in alike), None)
+    same = next((at for at, fix in enumerate(fixes) if fix.code and fix.code.split() in alike), None)
     if same is not None:
         fixes[same] = replace(candidate, title=fixes[same].title)
     elif candidate.edits and finding.entry.stage == "backward":

@@ -67,10 +67,11 @@ def test_a_loop_around_what_makes_the_views(proposed, operation):
     [
         ("h.unbind()", "h[0], h[1]"),
         ("h.unbind(1)", "h.select(1, 0), h.select(1, 1)"),
-        ("h.split(2, 1)", "h.narrow(1, 0, 2), h.narrow(1, 2, 2)"),
+        ("h.split(2, 1)", "h.narrow(1, 0, 2), h[:, 2:]"),
         ("h.split([1, 3], dim=-1)", "h.narrow(-1, 0, 1), h.narrow(-1, 1, 3)"),
-        ("torch.split(h, 2)", "h.narrow(0, 0, 2), h.narrow(0, 2, 2)"),
-        ("hs[-1].split(2, 1)", "hs[-1].narrow(1, 0, 2), hs[-1].narrow(1, 2, 2)"),
+        ("torch.split(h, 2)", "h.narrow(0, 0, 2), h[2:]"),
+        ("h.split(2, -2)", "h.narrow(-2, 0, 2), h[..., 2:, :]"),
+        ("hs[-1].split(2, 1)", "hs[-1].narrow(1, 0, 2), hs[-1][:, 2:]"),
         (
             "self.h.chunk(2, -1)",
             "self.h.unflatten(-1, (2, -1)).select(-2, 0), self.h.unflatten(-1, (2, -1)).select(-2, 1)",

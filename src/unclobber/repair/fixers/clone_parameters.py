@@ -19,8 +19,8 @@ from ._sites import callers, overwrites_parameters, saved_statements
 _NOTE = "a last resort, which copies all weights of `{}`: their gradient stays that of the forward's values"
 _WIDEST = 100  # columns of a line that is not wrapped
 _PARAMETERS = "{{n: p.clone() for n, p in {0}.named_parameters()}}"
-# A layer in training goes on counting.
-_STATISTICS = "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.training}}"
+_STATISTICS = "{{n: b.clone() for n, b in {0}.named_buffers()%s}}"
+_IN_TRAINING = " if not {0}.training"  # a layer in training goes on counting
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -39,13 +39,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     frozen = (finding.saved.role or "").startswith("running")
     what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
     for path, source, statement in callers(project, finding.saved):
-        for text, name in rewrites(source, statement, _STATISTICS if frozen else _PARAMETERS):
-            title = f"call `{name}` with copies of its {what}"
-            # Directly below `net.eval()` nothing counts.
-            pairs = itertools.pairwise(source.block(statement) if is_small(statement) else ())
-            if any(after is statement and source.code(above) == f"{name}.eval()" for above, after in pairs):
-                text = text.replace(f" if not {name}.training", "")
-            yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
+        pairs = itertools.pairwise(source.block(statement) if is_small(statement) else ())
+        above = {source.code(before) for before, after in pairs if after is statement}
+        for unless in (_IN_TRAINING, "") if frozen else ("",):
+            for text, name in rewrites(source, statement, _STATISTICS % unless if frozen else _PARAMETERS):
+                # Directly below `net.eval()` nothing counts.
+                if not frozen or (not unless) == (f"{name}.eval()" in above):
+                    title = f"call `{name}` with copies of its {what}"
+                    yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
 
 
 def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:

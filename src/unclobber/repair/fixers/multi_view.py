@@ -93,6 +93,9 @@ def single(source: Source, call: ast.Call, count: int) -> str | None:
         if len(sizes) != count:
             return None
         parts = [f"{x}.narrow({dim}, {sum(sizes[:n])}, {sizes[n]})" for n in range(count)]
+        if isinstance(size, int):  # the last part may be smaller
+            before, behind = (":, " * dim, "") if dim >= 0 else ("..., ", ", :" * (-dim - 1))
+            parts[-1] = f"{x}[{before}{size * (count - 1)}:{behind}]"
     else:
         return None
     return ", ".join(parts)
