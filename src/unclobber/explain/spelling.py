@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from ..derivatives import Reasons, Rule, by_node
 from ..model import Extent
 from ..source import Located, ParsedSource, Stack
-from ..syntax import is_in_place, last_name
+from ..syntax import is_in_place, last_name, torch_table
 from ._live import user_expression
-from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS
+from .callables import LINEAR
 from .operands import Edges, Operands, bind_code, imported, is_module, is_torch, operands, out_argument
 
 _LONGEST = 80  # limit in characters, because the line itself is clearer than a longer expression
@@ -120,11 +120,11 @@ def result_at(stack: Stack) -> str | None:
 # --- saved ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Names:
-    """Texts by torch's names. ``private`` ones name an operand of which the node saved a copy."""
+    """Texts by torch's names."""
 
     texts: Mapping[str, str]
     extents: Mapping[str, Extent | None] = field(default_factory=dict)
-    private: frozenset[str] = frozenset()
+    self_is_copy: bool = False  # whether the node saved a copy of its operand `self`
     linear: bool = False
 
 
@@ -159,8 +159,8 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     left = _DEFAULTS.get(rule.operation, {})
     texts |= {key: text for key, text in left.items() if texts.get(key, "None") == "None"}
     # An in-place operation that needs the old value of the tensor it writes saves a copy.
-    private = frozenset({"self"}) if matched.target is not None and matched.arguments else frozenset()
-    return _Names(texts, extents, private, matched.linear)
+    self_is_copy = matched.target is not None and bool(matched.arguments)
+    return _Names(texts, extents, self_is_copy, matched.linear)
 
 
 def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:  # a number has no dimensions
@@ -170,7 +170,7 @@ def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:  # a n
 def _expression(rule: Rule, role: str, names: _Names) -> str | None:
     kept = rule.keeps(role)
     bare = role.partition("[")[0]
-    if kept is not None and not kept.output and bare in names.private:
+    if kept is not None and not kept.output and bare == "self" and names.self_is_copy:
         return None
     return names.texts.get(role) or names.texts.get(bare)
 
@@ -306,32 +306,24 @@ def _written_through(
     outer = between[0]
     if not all(is_torch(code) for code in between):
         return None
-    path = outer.co_filename.replace("\\", "/")
-    if path.endswith("torch/nn/init.py"):
+    if outer.co_filename.replace("\\", "/").endswith("torch/nn/init.py"):
         return (bind_code(node, outer) or {}).get("tensor")
     if operation == "embedding_renorm_":
         return _renormalised(node, outer, source)
-    if not operation.endswith("_"):
-        return None
-    first = node.args[0] if node.args and not isinstance(node.args[0], ast.Starred) else None
-    if outer.co_qualname.endswith(".forward"):
-        kind = outer.co_qualname.removesuffix(".forward")
-        known = kind in MODULES or kind.startswith(("Dropout", "AlphaDropout", "Threshold", "RReLU", "ReLU6"))
-        return first if known and _does_in_place(between, operation) else None
-    if path.endswith("torch/nn/functional.py") and _does_in_place(between, operation):
-        return (bind_code(node, outer) or {}).get("input")
-    return None
+    can_write = outer.co_qualname.removesuffix(".forward") in torch_table().inplace
+    is_written = can_write and _does_in_place(between[-1].co_name, operation)
+    return (bind_code(node, outer) or {}).get("input") if is_written else None
 
 
-def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
-    """Return whether the innermost Python function is the one whose in-place version ran."""
-    name = between[-1].co_name
-    written = operation.rstrip("_")
-    aliases = {"relu6": "hardtanh", "selu": "elu", "rrelu": "rrelu_with_noise"}
-    known = name in PYTHON_FUNCTIONS or "dropout" in name or name in ("rrelu", "threshold", "forward")
-    same = written in (name, aliases.get(name, name)) or name == "forward"
+_RUNS_IN_PLACE = {"relu6": "hardtanh_", "selu": "elu_", "rrelu": "rrelu_with_noise_"}
+"""The operations of functions whose in-place version runs one of another name."""
+
+
+def _does_in_place(function: str, operation: str) -> bool:
+    """Return whether the operation is what a function of torch's runs if it works in place."""
     # Dropout in place multiplies by its mask.
-    return known and (same or ("dropout" in name and written in ("mul", "zero", name)))
+    by_dropout = "dropout" in function and operation in ("mul_", "zero_")
+    return by_dropout or operation == _RUNS_IN_PLACE.get(function, f"{function}_")
 
 
 def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
