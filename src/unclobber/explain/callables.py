@@ -105,8 +105,6 @@ ALIASES = {
     **{name: same for name, same in torch_table().aliases.items() if name not in FUNCTIONS},
     "true_divide": "div",
     "expit": "sigmoid",
-    "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
-    "adaptive_avg_pool3d": "_adaptive_avg_pool3d",
 }
 """Other names of the same function. ``torch.special`` functions are called by their bare names, so they stand
 here.
