@@ -167,7 +167,7 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
     call = backward_calls.current()
     graph = {} if call is None else call.of_engine.graph() or {}
     return any(
-        edge is node and forward_name(other) == "AsStrided" and compat.graph.is_view_of(other, saved.alias)
+        edge is node and _forward_name(other) == "AsStrided" and compat.graph.is_view_of(other, saved.alias)
         for other in graph.values()
         for edge, _ in other.next_functions
     )
@@ -178,7 +178,7 @@ def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
     it again: it has the view's history and is no view. Only the Python core's saves hold one."""
     if tensor._is_view() or not engine.ran_below(saved.stack):
         return False
-    return _VIEWS.fullmatch(forward_name(compat.graph.grad_fn(tensor)) or "") is not None
+    return _makes_view(compat.graph.grad_fn(tensor))
 
 
 def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
@@ -189,7 +189,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     """
     node = None if unpacked is None else compat.graph.grad_fn(unpacked)
     producer = _said(node)
-    handed_on = engine.ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
+    handed_on = engine.ran_below(saved.stack) and _makes_view(node)
     if saved.base is None and not handed_on:
         return producer
     if unpacked is None or producer is None:
@@ -199,14 +199,16 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return _said_of(_STRIDED) if follows else None
-    first = _before_views(node)
-    refusal = _NOT_FOLLOWED.get(forward_name(first))
+    first = node
+    while _makes_view(first):
+        first = first.next_functions[0][0]
+    refusal = _NOT_FOLLOWED.get(_forward_name(first))
     if refusal is not None:
         raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {refusal}")
     if first is None:  # a view that has no history of its own, though its base has one
         made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
         raise _AnotherError(f"{made} {compat.Sentence.NO_GRAD_VIEW}")
-    return producer if forward_name(node) in _NOT_STRIDES_ALONE else _said_of(_STRIDED)
+    return producer if _forward_name(node) in _NOT_STRIDES_ALONE else _said_of(_STRIDED)
 
 
 _STRIDED = "AsStridedBackward0"  # the node of a view that torch rebuilds by its strides
@@ -214,7 +216,7 @@ _STRIDED = "AsStridedBackward0"  # the node of a view that torch rebuilds by its
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
 """Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""
 
-_NOT_FOLLOWED: dict[str | None, str] = {
+_NOT_FOLLOWED: dict[str, str] = {
     **dict.fromkeys(("Split", "SplitWithSizes", "Unbind"), compat.Sentence.STALE_VIEW),
     compat.entries.MODULE_HOOK: compat.Sentence.STALE_FUNCTION_VIEW,
 }
@@ -227,10 +229,8 @@ _VIEWS = re.compile(
 """Operations that return one view."""
 
 
-def _before_views(node: Any) -> Any:
-    while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
-        node = node.next_functions[0][0]
-    return node
+def _makes_view(node: Any) -> bool:
+    return _VIEWS.fullmatch(_forward_name(node)) is not None
 
 
 def _said(node: Any) -> str | None:
@@ -238,16 +238,16 @@ def _said(node: Any) -> str | None:
 
 
 def _said_of(name: str) -> str:  # `Exp` for `ExpBackward0`
-    return _forward_name(name) if compat.behaviour.names_forward_operations else name
+    return _operation_of(name) if compat.behaviour.names_forward_operations else name
 
 
-def forward_name(node: Any) -> str | None:
+def _forward_name(node: Any) -> str:  # empty for None
+    return "" if node is None else _operation_of(node.name())
+
+
+def _operation_of(name: str) -> str:
     # As torch's `Node::forward_op_name` does (torch/csrc/autograd/node.cpp, since 2.13): `Pow1` for
     # `PowBackward1`
-    return None if node is None else _forward_name(node.name())
-
-
-def _forward_name(name: str) -> str:
     before, separator, number = name.rpartition("Backward")
     if not separator or not (number == "" or number.isdecimal()):
         return name
