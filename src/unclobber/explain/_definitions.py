@@ -99,10 +99,7 @@ def _is_declared(name: str, scope: Scope) -> bool:
     )
 
 
-_Step = tuple[ast.AST, Sequence[ast.stmt], int]
-
-
-def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
+def _path(scope: ast.AST, at: ast.stmt) -> list[tuple[ast.AST, Sequence[ast.stmt], int]] | None:
     """Return the way from the scope down to ``at`` as (owner of the block, block, index in it), or None."""
     for block in _blocks(scope):
         for index, statement in enumerate(block):

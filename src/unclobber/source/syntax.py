@@ -194,7 +194,7 @@ class Instruction(NamedTuple):
         for node, around in _around(source.tree, span.line, span.end_line):
             if _matches(node, span):
                 best, statement = node, around
-        if best is None or statement is None or not _text_is_node(source, span, best):
+        if best is None or statement is None or not _text_is_node(source, best):
             return None
         return Located(best, statement, source, span)
 
@@ -308,7 +308,7 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
     return (name.end_lineno, start) == (span.line, span.column)
 
 
-def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
+def _text_is_node(source: ParsedSource, node: ast.expr | ast.stmt) -> bool:
     """Return whether the text at the node's place really is the node; inside f-strings it may not be
     (tests/unit/source/test_sites.py)."""
     text = Span.of(node).text(source.lines)
