@@ -8,7 +8,7 @@ from typing import Any
 from ...model import CODES, Finding, Fix, Help
 from ...syntax import torch_table
 from .._evidence import RefusalEvidence
-from ._wording import Names, Wording
+from ._wording import Wording
 from ._words import quoted
 
 WRITTEN = {"write": "written in place here ({operation})"}  # the usual label of the refused line
@@ -45,20 +45,31 @@ def operation(evidence: RefusalEvidence) -> str:
 
 
 def finding(
-    evidence: RefusalEvidence, texts: Wording, fixes: tuple[Fix, ...], /, **names: str | None
+    evidence: RefusalEvidence, texts: Wording, fixes: tuple[Fix, ...] | None, /, **names: str | None
 ) -> Finding:
-    """Return a finding at the refused line.
+    """Return a finding at the refused line, or at the line that uses what an earlier one has written.
 
     Args:
         texts: The sentences; ``view``, ``operation`` and ``hook`` are known to each.
-        fixes: Fixes, most useful first.
+        fixes: Fixes, most useful first; None for the helps of the sentences.
         names: The other fields of the sentences.
     """
     # `or` joins a fix to the one before it, and the first has none
     # (test_the_first_help_is_no_alternative in tests/unit/explain/test_refusal_rules.py).
-    first, *others = fixes
-    return _finding(
-        evidence, texts, names, fixes=(replace(first, title=first.title.removeprefix("or ")), *others)
+    if fixes is not None:
+        fixes = (replace(fixes[0], title=fixes[0].title.removeprefix("or ")), *fixes[1:])
+    by = evidence.module_hook
+    hook = None if by is None else f"`{by.module}`{f' `{by.name}`' if by.name else ''}"
+    used: dict[str, Any] = {} if evidence.used is None else {"needed": evidence.used}
+    return texts.finding(
+        evidence.code,
+        {"view": subject(evidence), "operation": operation(evidence), "hook": hook, **names},
+        fixes=fixes,
+        variant=evidence.variant or texts.variant,
+        saved=evidence.made,
+        writes=() if evidence.write is None else (evidence.write,),
+        torch_message=evidence.torch_message,
+        **used,
     )
 
 
@@ -78,22 +89,7 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
     }
     advice = Help.OWN_WRAP if evidence.written_outside else Help.IGNORED
     fixes = None if evidence.sharded is None else (advice.fix(module=evidence.sharded),)
-    return _finding(evidence, _USED, names, needed=evidence.used, fixes=fixes)
-
-
-def _finding(evidence: RefusalEvidence, texts: Wording, names: Names, **facts: Any) -> Finding:
-    """Return the finding with the facts that every refused line has."""
-    by = evidence.module_hook
-    hook = None if by is None else f"`{by.module}`{f' `{by.name}`' if by.name else ''}"
-    return texts.finding(
-        evidence.code,
-        {"view": subject(evidence), "operation": operation(evidence), "hook": hook, **names},
-        variant=evidence.variant or texts.variant,
-        saved=evidence.made,
-        writes=() if evidence.write is None else (evidence.write,),
-        torch_message=evidence.torch_message,
-        **facts,
-    )
+    return finding(evidence, _USED, fixes, **names)
 
 
 def without_grad(evidence: RefusalEvidence) -> Fix:
