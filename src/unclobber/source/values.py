@@ -21,10 +21,7 @@ from ..torch_internals import compat
 
 
 class _Unknown:
-    """The type of ``UNKNOWN``; falsy."""
-
-    def __bool__(self) -> bool:
-        return False
+    """The type of ``UNKNOWN``."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -55,7 +52,8 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return name_in(node.id, frame)
+        scopes = (frame.f_locals, frame.f_globals, vars(builtins))
+        return next((scope[node.id] for scope in scopes if node.id in scope), UNKNOWN)
     if isinstance(node, ast.NamedExpr):
         return value_of(node.value, frame)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -74,13 +72,6 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 def is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
     return issubclass(type(value), kind)  # reading a proxy's `__class__` runs code
-
-
-def name_in(name: str, frame: FrameType) -> Any:
-    for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
-        if name in scope:
-            return scope[name]
-    return UNKNOWN
 
 
 def attribute_of(value: Any, name: str) -> Any:
