@@ -83,9 +83,6 @@ def is_library(code: CodeType | str) -> bool:
 def counted_as_program(paths: Iterable[str]) -> Iterator[None]:
     """Count installed files, and folders with a trailing separator, as the program's own in the block."""
     paths, before = tuple(paths), len(_examined)
-    if not paths:
-        yield
-        return
     _examined.extend(map(os.path.normcase, paths))
     _known.clear()
     try:
