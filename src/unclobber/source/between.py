@@ -26,13 +26,12 @@ from .syntax import Instruction
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
 _QUIET = re.compile(
-    "LOAD_|STORE_(DEREF|FAST|GLOBAL|NAME)|(POP|PUSH|MAKE|COPY|RETURN)_|RERAISE|JUMP_(BACK|FOR)WARD|"
-    "POP_JUMP_.*NONE$|BUILD_(TUPLE|LIST|SLICE|CONST_KEY_MAP)$|UNPACK_SEQUENCE$|"
-    "(CACHE|COPY|EXTENDED_ARG|IS_OP|KW_NAMES|NOP|NOT_TAKEN|PRECALL|RESUME|SWAP)$"
+    "(?!POP_JUMP_.*(TRUE|FALSE))"  # which call `__bool__` of an object
+    "(LOAD_|STORE_(DEREF|FAST|GLOBAL|NAME)|(POP|PUSH|MAKE|COPY|RETURN)_|RERAISE|JUMP_(BACK|FOR)WARD|"
+    "BUILD_(TUPLE|LIST|SLICE|CONST_KEY_MAP)$|UNPACK_SEQUENCE$|"
+    "(CACHE|COPY|EXTENDED_ARG|IS_OP|KW_NAMES|NOP|NOT_TAKEN|PRECALL|RESUME|SWAP)$)"
 )
 """Instructions that run no Python code except, at most, that of a property."""
-
-_RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")  # quiet-looking instructions that call `__bool__` of an object
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -70,7 +69,7 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
     passed |= set() if _calls(first[: 2 * at + 2], first_name) else {begin}
     passed |= set() if _calls(second[: 2 * to + 2], second_name) else {end}
     names = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
-    loud = sorted(offset for offset in passed if not _is_quiet(names[offset]))
+    loud = sorted(offset for offset in passed if not _QUIET.match(names[offset]))
     places = [Instruction(code, offset).located() for offset in loud]
     if not places or any(place is None for place in places):
         return None
@@ -98,10 +97,6 @@ def _calls(stack: Stack, name: str) -> bool:
     return name == last_name(node.func) if isinstance(node, ast.Call) else name not in compat.tensors.HAND_OUT
 
 
-def _is_quiet(name: str) -> bool:
-    return _QUIET.match(name) is not None and _RUNS.match(name) is None
-
-
 def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
     """Return the offsets of the instructions that may run after ``begin`` and before ``end``.
 
@@ -110,10 +105,11 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
     """
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return None
-    instructions = list(dis.Bytecode(code))
+    bytecode: Any = dis.Bytecode(code)
+    instructions = list(bytecode)
     if len(instructions) > _MOST:
         return None
-    after = _successors(code, instructions)
+    after = _successors(instructions, bytecode.exception_entries)
     if begin not in after or end not in after or begin == end:
         return None
     starts = after[begin]
@@ -130,19 +126,16 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
     return (ahead & _reached([end], before, stop=None)) - {end, begin}
 
 
-def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int, list[int]]:
+def _successors(instructions: list[dis.Instruction], handlers: list[Any]) -> dict[int, list[int]]:
     """Return the offsets that may run after each instruction: the next, jump targets and handlers."""
-    jumps = {*dis.hasjrel, *dis.hasjabs}
-    read: Any = dis.Bytecode(code)
-    entries = read.exception_entries
     after: dict[int, list[int]] = {}
     for instruction, following in zip(instructions, [*instructions[1:], None], strict=True):
         to = []
         if following is not None and instruction.opname not in _ENDS and instruction.opname not in _ALWAYS:
             to.append(following.offset)
-        if instruction.opcode in jumps:
+        if instruction.opcode in dis.hasjrel:
             to.append(instruction.argval)
-        to += [entry.target for entry in entries if entry.start <= instruction.offset < entry.end]
+        to += [entry.target for entry in handlers if entry.start <= instruction.offset < entry.end]
         after[instruction.offset] = to
     return after
 
