@@ -311,13 +311,11 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
         return NOTHING
     bound = bind_code(node, inner) or {}
     arguments = _given(roles, bound, rule)
-    inplace = bound.get("inplace")
-    target = None
-    if inplace is not None and not (isinstance(inplace, ast.Constant) and inplace.value is False):
-        # `inplace=flag` is a run-time value, so the call is matched only if True or False is written out.
-        if not (isinstance(inplace, ast.Constant) and inplace.value is True):
-            return NOTHING
-        target = arguments.get("self")
+    inplace = getattr(bound.get("inplace", ast.Constant(False)), "value", None)
+    # `inplace=flag` is a run-time value, so the call is matched only if True or False is written out.
+    if inplace not in (True, False):
+        return NOTHING
+    target = arguments.get("self") if inplace else None
     return Operands(arguments, results=_results(roles), target=target)
 
 
