@@ -85,24 +85,22 @@ def _write(
     # The lines of one run of compiled code move the counter once, at its end.
     bumped = after > before or isinstance(event.operation, TracedName)
     actor = event.actor() if event.actor is not None else None
-    optimizer = module = None
-    parameters: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
+    writer: dict[str, Any] = {}
     names = ProgramNames(frames)
     if isinstance(actor, torch.optim.Optimizer):
-        optimizer = _step_label(site, actor)
         stepped = [saved for saved, other in _written_at_line(event, state, ledger) if other is actor]
         paths = {names.parameter(saved.alias) for saved in stepped}
         parameters = tuple(sorted(filter(None, paths)))
+        writer = {"optimizer": _step_label(site, actor), "parameters": parameters}
     elif (
         isinstance(actor, torch.nn.Module)
         and not isinstance(actor, torch.fx.GraphModule)  # made by a compiler
         and site is not None
         and site.below
     ):
-        module = names.module(actor)
         others = {id(other): other for _, other in _written_at_line(event, state, ledger)}.values()
         modules = tuple(sorted({names.module(m) for m in others if isinstance(m, torch.nn.Module)}))
+        writer = {"module": names.module(actor), "modules": modules}
     return replace(
         at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
         bumps_version=bumped,
@@ -112,13 +110,10 @@ def _write(
         version_before=before if after > before else None,
         version_after=after if after > before else None,
         count=event.count,
-        optimizer=optimizer,
-        parameters=parameters,
-        module=module,
-        modules=modules,
         by=_by_itself(event, () if site is None else site.below),
         past_counter=None if bumped else _way_past_the_counter(event, site),
         undeclared=None if bumped else _undeclared(event),
+        **writer,
     )
 
 
