@@ -199,7 +199,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return _said_of(_STRIDED) if follows else None
-    first = node
+    first: Any = node
     while _makes_view(first):
         first = first.next_functions[0][0]
     refusal = _NOT_FOLLOWED.get(_forward_name(first))
@@ -263,12 +263,12 @@ def _type_and_sizes(tensor: torch.Tensor) -> str:
     """Return the tensor's type and sizes as torch's message writes them: ``torch.FloatTensor [2, 3]``."""
     with compat.dispatcher.no_torch_functions():
         layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        kind = _SCALARS.get(dtype) or dtype.capitalize()
+        # C++ names dtypes as the old types do: `Half` of `torch.HalfTensor`.
+        kind = torch.empty(0, dtype=tensor.dtype, device="cpu").type().rpartition(".")[2]
         sizes = ", ".join(str(size) for size in tensor.shape)
         quantized = "Quantized" if tensor.is_quantized else ""
     said = device if device == compat.tensors.outside_device() else _DEVICES.get(device, device.upper())
-    name = f"{quantized}{_LAYOUTS.get(layout, '')}{said}{kind}Type"
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{said}{kind.removesuffix('Tensor')}Type"
     return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
 
 
@@ -276,14 +276,6 @@ def _in_python(match: re.Match[str]) -> str:
     sparse, device, kind = match.groups()
     return f"torch.{'cuda.' if device == 'CUDA' else ''}{'sparse.' if sparse else ''}{kind}Tensor"
 
-
-_SCALARS = {
-    "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "float16": "Half",
-    "float32": "Float", "float64": "Double", "complex32": "ComplexHalf", "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble", "bfloat16": "BFloat16", "uint16": "UInt16", "uint32": "UInt32",
-    "uint64": "UInt64", "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
-}  # fmt: skip
-"""C++ names of dtypes that are not Python's name with a capital letter (c10/core/ScalarType.h)."""
 
 _DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
 _LAYOUTS = {
