@@ -14,19 +14,14 @@ from typing import Any
 import torch
 
 from ..source import UNKNOWN, Stack
+from ..syntax import OPERATORS
 from ._live import LiveFrame
 from .makers import anything
 from .origins import Finder
 from .places import Place
 
-_NODES: dict[type[ast.operator], tuple[str, ...]] = {
-    ast.Add: ("AddBackward",),
-    ast.Sub: ("SubBackward", "RsubBackward"),
-    ast.Mult: ("MulBackward",),
-    ast.Div: ("DivBackward",),
-    ast.Pow: ("PowBackward",),
-    ast.MatMult: ("MmBackward", "BmmBackward", "MvBackward", "DotBackward", "UnsafeViewBackward"),
-}
+_NODES = {"sub": ("Sub", "Rsub"), "matmul": ("Mm", "Bmm", "Mv", "Dot", "UnsafeView")}
+"""Names of the nodes that an operator's operation makes, if they are not its own alone."""
 
 
 def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -> Stack | None:
@@ -65,13 +60,14 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
 
 def _made(expression: ast.expr, node: Any) -> bool:
     """Return whether the expression's own operation can have made the node."""
-    name = str(node.name())
+    name = node.name().partition("Backward")[0]
     if isinstance(expression, ast.BinOp):
-        return name.startswith(_NODES.get(type(expression.op), ("?",)))
+        operation = OPERATORS[type(expression.op)].operation
+        return name in _NODES.get(operation, (operation.capitalize(),))
     if isinstance(expression, ast.UnaryOp):
-        return isinstance(expression.op, ast.USub) and name.startswith("NegBackward")
+        return isinstance(expression.op, ast.USub) and name == "Neg"
     if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
-        return expression.func.attr.replace("_", "").lower() == name.partition("Backward")[0].lower()
+        return expression.func.attr.replace("_", "").lower() == str(name).lower()
     return False
 
 
