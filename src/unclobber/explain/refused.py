@@ -414,7 +414,8 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
 def _is_expanded(target: WriteTarget) -> bool:
     """Return whether torch would also refuse the write because several elements share memory."""
     tensor = target.tensor
-    if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
+    allowed = torch_table().writes_expanded | {"index_put_"}
+    if tensor is None or target.made_here or target.operation in allowed:
         return False
     # A sparse tensor has no strides: reading them raises.
     strides = tensor.stride() if tensor.layout is torch.strided else ()
@@ -463,6 +464,3 @@ _CUT = ("detach", "item", "tolist", "no_grad")  # calls through whose results no
 _UNNAMED = "the operation"  # name of an operation whose source isn't available
 
 _LONGEST = 38  # length limit, in characters, of a statement that still reads well behind a `with` on one line
-
-_EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
-"""Writes that torch allows even if elements share memory."""
