@@ -45,6 +45,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
     # tests/programs/UC301/tied_running_statistics.py.
     if not hidden_state and in_place:
         hidden_state = {each.name: each.value for each in attributes}
+    tie = hidden_state if attribute is None else {attribute.name: attribute.value}
     return FreedEvidence(
         torch_message=str(error),
         saved=failure.saved(),
@@ -59,7 +60,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         attribute_is_freed=attribute is not None and attribute.is_freed,
         in_place=in_place,
         detached=attribute.detached if attribute is not None else _detached(hidden_state),
-        cut=failure.cut(attribute, hidden_state),
+        cut=(attribute and attribute.cut) or failure.behind_backward(tie),
         root=_root(failure.call),
     )
 
@@ -164,14 +165,7 @@ class _SecondBackward:
             or _set_by_method(joined, freed, self.frames)
         )
 
-    def cut(self, attribute: _graph_attribute.GraphAttribute | None, state: HiddenState) -> Frame | None:
-        """Return where to detach the link of both graphs: at the one statement that sets an attribute, or
-        after the backward."""
-        if attribute is None:
-            return self._behind_backward(state)
-        return attribute.cut or self._behind_backward({attribute.name: attribute.value})
-
-    def _behind_backward(self, state: HiddenState) -> Frame | None:
+    def behind_backward(self, state: HiddenState) -> Frame | None:
         """Return the last line of the statement that ran the backward, in the innermost function that knows
         all of ``state`` by name."""
         for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
