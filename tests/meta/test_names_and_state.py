@@ -51,7 +51,7 @@ STATE = {
     },
     "installed code that a running block examines": {"source.sites._examined"},
     "a cache": {
-        "source.sites._known", "source.owners._settled", "static._index.unparsed",
+        "source.owners._settled", "static._index.unparsed",
     },
     "what was warned of, as in Python's own registries": {
         "session._warning._first_texts", "session._warning._registries",

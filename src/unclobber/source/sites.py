@@ -58,7 +58,6 @@ _RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child", "_run_cell", "_judge_i
 examined (`vetting`).
 """
 
-_known: dict[str, bool] = {}
 _examined: list[str] = []  # paths of installed code that counts as the program's for now
 
 
@@ -73,10 +72,7 @@ def is_library(code: CodeType | str) -> bool:
         (True, False)
     """
     name = code if isinstance(code, str) else code.co_filename
-    answer = _known.get(name)
-    if answer is None:
-        answer = _known[name] = _is_library_path(name)
-    return answer or (not isinstance(code, str) and compat.compilers.is_compiled_code(code))
+    return _is_library_path(name) or (not isinstance(code, str) and compat.compilers.is_compiled_code(code))
 
 
 @contextlib.contextmanager
@@ -84,12 +80,12 @@ def counted_as_program(paths: Iterable[str]) -> Iterator[None]:
     """Count installed files, and folders with a trailing separator, as the program's own in the block."""
     paths, before = tuple(paths), len(_examined)
     _examined.extend(map(os.path.normcase, paths))
-    _known.clear()
+    _is_library_path.cache_clear()
     try:
         yield
     finally:
         del _examined[before:]
-        _known.clear()
+        _is_library_path.cache_clear()
 
 
 def is_own(code: CodeType) -> bool:
@@ -112,6 +108,7 @@ def is_plumbing(code: CodeType) -> bool:
     )
 
 
+@functools.cache
 def _is_library_path(name: str) -> bool:
     if name.startswith("<"):
         return name.startswith(_GENERATED)
@@ -240,15 +237,11 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
     if chosen is None:
         return None
     below = tuple(_frame(frame) for frame in reversed(frames[:chosen]) if not is_plumbing(frame.code))
-    whole = tuple(map(_frame, _programs(frames)))
+    command = next((i for i, frame in enumerate(frames) if starts_program(frame.code)), None)
+    whole = tuple(_frame(frame) for frame in frames[:command] if not is_own(frame.code))
     at, located = frames[chosen], frames[chosen].located()
     site = _site(at, located, None if located is None else part(located))
     return replace(site, library=library, below=below, stack=whole)
-
-
-def _programs(frames: list[Instruction]) -> list[Instruction]:
-    command = next((i for i, frame in enumerate(frames) if starts_program(frame.code)), None)
-    return [frame for frame in frames[:command] if not is_own(frame.code)]
 
 
 def _frame(at: Instruction) -> Frame:
