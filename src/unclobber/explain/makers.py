@@ -31,11 +31,7 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if method in torch_table().returns_views | torch_table().may_return_view:
         return method
-    return multi_view_name(node) or custom_function(node, values, place)
-
-
-def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    return multi_view_name(node)  # `x.chunk(2)`, `torch.split(x, 1)`
+    return multi_view(node) or custom_function(node, values, place)
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
@@ -108,7 +104,7 @@ def viewed(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def multi_view_name(node: ast.expr) -> str | None:
+def multi_view(node: ast.expr, *_: object) -> str | None:  # `x.chunk(2)`, `torch.split(x, 1)`
     name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name if name in torch_table().returns_tied_views else None
 

@@ -20,7 +20,7 @@ from ..syntax import is_in_place
 from ._definitions import Definition, at_the_end, is_local, scope_of
 from ._live import LiveFrame, stack_of
 from .assignments import assignments, may_set
-from .makers import Accepts, is_library_class, multi_view, multi_view_name, view, viewed
+from .makers import Accepts, is_library_class, multi_view, view, viewed
 from .operands import bind_code
 from .places import COMPREHENSIONS, LiveValues, Place, instructions
 
@@ -140,8 +140,9 @@ class Finder(LiveValues):
         if name in place.inner:
             return self._of_comprehension(name, place, place) if place == self.place(place.depth) else None
         if place.scope is None:
-            inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
-            outer = self.place(place.depth + 1) if inside and place.depth is not None else None
+            if place.depth is None or place.code.co_name not in COMPREHENSIONS:
+                return None
+            outer = self.place(place.depth + 1)
             return None if outer is None else self._of_comprehension(name, place, outer)
         # A closure's variable comes before a global of the same name:
         # tests/programs/UC203/closure_s_variable_and_a_global_of_the_same_name.py.
@@ -209,10 +210,10 @@ class Finder(LiveValues):
         """Return the call or loop that took a tensor apart if views are wanted, else the tensor itself."""
         if self.accepts not in (multi_view, view):
             return At(node, place)
-        return self.made(node, place, multi_view_name(node) or "iteration")
+        return self.made(node, place, multi_view(node) or "iteration")
 
     def _is_multi_view(self, node: ast.expr, place: Place) -> bool:
-        if multi_view_name(node) is not None:
+        if multi_view(node) is not None:
             return self.accepts(node, self, place) is not None
         return isinstance(self.value(node, place), torch.Tensor)
 
@@ -279,7 +280,7 @@ class Finder(LiveValues):
     def _of_element(self, node: ast.Subscript, place: Place) -> Step:
         """Return the step before an element: of views, a tuple, a ``Sequential`` or a comprehension."""
         # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
-        if multi_view_name(node.value) is not None:
+        if multi_view(node.value) is not None:
             return At(node.value, place, (0,))
         container = self.value(node.value, place)
         index = self.value(node.slice, place)
