@@ -16,7 +16,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from traceback import walk_stack
 from types import FrameType
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from .sites import is_library
 from .values import contents, is_a
 
 _DEEPEST = 3  # limit of steps from a variable to a module: `agents["a"].critic` is two
+_DEEPEST_TENSOR = 5  # such a limit for a tensor: `out.past_key_values.layers[0].keys` is four
 _MOST = 20_000  # limit of visited objects, because a program with more has no short names anyway
 
 _FSDP = "_fsdp_wrapped_module"
@@ -88,7 +89,7 @@ class ProgramNames:
         # Cleared at the end, because a traceback that holds this frame would keep every module alive.
         try:
             owned = _owners(place, modules)
-            path = _best(_paths(owned, modules, self._frames))
+            path = _best_path(owned, modules, self._frames)
             return None if path is None else (path, owned[0][0])
         finally:
             modules.clear()
@@ -111,7 +112,7 @@ class ProgramNames:
                 for name, own in _tensors(module)
                 if not compat.graph.has_history(own) and own.grad is not None and _place(own.grad) == place
             ]
-            path = _best(_paths(owned, modules, self._frames))
+            path = _best_path(owned, modules, self._frames)
             if path is None:
                 return None
             parallel = [m for m in modules.values() if contents(m).get("gradient_as_bucket_view") is True]
@@ -146,7 +147,7 @@ class ProgramNames:
         kind = type(module).__name__
         modules = _live_modules()
         try:
-            path = _best(_paths([(module, "")], modules, self._frames))
+            path = _best_path([(module, "")], modules, self._frames)
         finally:
             modules.clear()
         return kind if path is None or path == kind else f"{path} ({kind})"
@@ -154,15 +155,12 @@ class ProgramNames:
     def way_to(self, wanted: object) -> str | None:
         return _search([wanted], self._frames).get(id(wanted))
 
-    def tensors(self, deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
-        """Return every tensor that a variable leads to, with its names.
+    def tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """Return each name with its tensor, for every tensor that a variable leads to.
 
-        Args:
-            deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
-        Returns:
-            Each name with its tensor: those of the innermost function first, by the fewest steps.
+        Those of the innermost function are first, by the fewest steps.
         """
-        reached = _reachable(self._frames, deepest)
+        reached = _reachable(self._frames, _DEEPEST_TENSOR)
         named = {(name, id(value)): (name, value) for name, value in reached if is_a(value, torch.Tensor)}
         return list(named.values())
 
@@ -318,19 +316,14 @@ class _Path(NamedTuple):
         return self.start is None, -depth, first == "self", text.count("[") + text.count("."), len(text), text
 
 
-def _best(paths: Iterable[_Path]) -> str | None:
-    best = min(paths, key=lambda path: path.rank, default=None)
-    return None if best is None else best.text
-
-
-def _paths(
+def _best_path(
     wanted: Sequence[tuple[torch.nn.Module, str]],
     modules: Mapping[int, torch.nn.Module],
     frames: Sequence[FrameType] | None,
-) -> Iterator[_Path]:
-    """Yield every path to each wanted module, ended by the name that came with it."""
+) -> str | None:
+    """Return the best of all paths to the wanted modules, ended by the name that came with each."""
     if not wanted:
-        return
+        return None
     parents: dict[int, list[tuple[torch.nn.Module, str]]] = {}
     for module in modules.values():
         for name, child in _registered(module, "_modules"):
@@ -341,8 +334,8 @@ def _paths(
         for root, steps in _ways_up(module, parents)
     ]
     names = _search([root for root, _ in ways], frames)
-    for root, steps in ways:
-        yield _Path(names.get(id(root)), type(root).__name__, steps)
+    paths = (_Path(names.get(id(root)), type(root).__name__, steps) for root, steps in ways)
+    return min(paths, key=lambda path: path.rank).text
 
 
 def _ways_up(
