@@ -6,6 +6,8 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...model import Finding, Help, Save
 from ...model.text import listing
 from .._evidence import Evidence, RunsEvidence
@@ -102,5 +104,5 @@ def _described(save: Save | None) -> str:
     return "no more tensor" if save is None else tensor_name(save)
 
 
-def _listed(names: object) -> str:
-    return listing([f"`{name}`" for name in names])  # type: ignore[attr-defined]
+def _listed(names: Iterable[str]) -> str:
+    return listing([f"`{name}`" for name in names])

@@ -32,8 +32,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     fixes: list[Fix] = []
     if site is not None:
         # The new tensor has also the dtype and the device of the input.
-        known = batched is not None and factory is not None
-        line = f"{batched}.new_{factory[1]}{factory[2]}" if known and factory is not None else None
+        line = f"{batched}.new_{factory[1]}{factory[2]}" if batched and factory else None
         fixes.append(Help.NEW_WITH_BATCH.fix(line and site.statement.replace(site.source, line)))
     fixes.append(out_of_place(evidence))
     if site is None:
