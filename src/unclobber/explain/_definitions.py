@@ -151,13 +151,14 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
                 return Definition("iterated", owner, owner.iter, position)
         # An earlier pass of the loop may have bound the name in its body.
         return _AMBIGUOUS if _may_bind(owner.body, name) else None
-    if isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
-        return None
     if isinstance(owner, (ast.With, ast.AsyncWith)):
         return _bound_in_header(owner, name)
     if isinstance(owner, ast.If):
         return _AMBIGUOUS if _names_in_expression(owner.test, name) else None
-    if isinstance(owner, ast.Try) and block is owner.body:
+    if (
+        isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Try))
+        and block is owner.body
+    ):
         return None
     # In handlers, in the ``else`` of a loop and in ``match``, an earlier block of the owner may or may not
     # have run.

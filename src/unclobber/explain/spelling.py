@@ -177,21 +177,18 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
 
 def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
     """Return the texts of the operation's results: the written target, the variables, or the expression."""
-    texts: dict[str, str] = {}
+    texts: dict[str, str | None]
+    returned = [name for name in rule.returns if name in matched.results]
     # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
     # (tests/unit/explain/test_spelling.py).
     if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
-        text = _text(matched.target, located.source)
-        return {} if text is None else dict.fromkeys(matched.results, text)
-    outputs = [name for name in rule.returns if name in matched.results] or sorted(matched.results)
-    if len(outputs) == 1 or matched.results.isdisjoint(rule.returns):
-        whole = _result_text(located)
-        return {} if whole is None else dict.fromkeys(matched.results, whole)
-    for name, target in zip(rule.returns, _unpacked(located), strict=False):
-        text = _text(target, located.source)
-        if name in matched.results and text is not None:
-            texts[name] = text
-    return texts
+        texts = dict.fromkeys(matched.results, _text(matched.target, located.source))
+    elif len(returned) < 2:
+        texts = dict.fromkeys(matched.results, _result_text(located))
+    else:
+        targets = dict(zip(rule.returns, _unpacked(located), strict=False))
+        texts = {name: _text(targets[name], located.source) for name in returned if name in targets}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _result_text(located: Located) -> str | None:
