@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import importlib.util
 import os
 import re
 import site
@@ -22,6 +21,8 @@ from functools import lru_cache
 from operator import attrgetter
 from types import CodeType
 from typing import Any
+
+import torch
 
 from ..model import PACKAGE, Extent, Frame, Site, or_default
 from ..syntax import Span
@@ -131,14 +132,9 @@ def _roots() -> tuple[str, ...]:
     folders.update(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
     if site.ENABLE_USER_SITE:
         folders.add(site.getusersitepackages())
-    # A torch built from a checkout is outside site-packages, so its folder comes from its import spec.
-    for package in ("torch", "torchgen", "functorch"):
-        try:
-            spec = importlib.util.find_spec(package)
-        except (ImportError, ValueError):
-            continue
-        if spec is not None and spec.origin:
-            folders.add(os.path.dirname(os.path.abspath(spec.origin)))
+    # A torch built from a checkout is outside site-packages, next to its other packages.
+    home = os.path.dirname(os.path.dirname(torch.__file__))
+    folders.update(os.path.join(home, package) for package in ("torch", "torchgen", "functorch"))
     every = {form for folder in folders for form in (os.path.abspath(folder), os.path.realpath(folder))}
     return tuple(sorted(os.path.normcase(folder) + os.sep for folder in every if folder))
 
