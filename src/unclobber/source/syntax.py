@@ -309,25 +309,15 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
 
 
 def _text_is_node(source: ParsedSource, node: ast.expr | ast.stmt) -> bool:
-    """Return whether the text at the node's place really is the node; inside f-strings it may not be
-    (tests/unit/source/test_sites.py)."""
-    text = Span.of(node).text(source.lines)
+    """Return whether the text at the node's place really is the node; that of an expression inside an
+    f-string may not be (tests/unit/source/test_sites.py)."""
+    if isinstance(node, ast.stmt):
+        return True
     try:
-        if isinstance(node, ast.stmt):
-            return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or _same(
-                parse(_dedented(text)).body[0], node
-            )
-        return _same(parse_expression(f"({text}\n)"), node)
-    except (SyntaxError, ValueError, IndexError):
+        return _same(parse_expression(f"({Span.of(node).text(source.lines)}\n)"), node)
+    except (SyntaxError, ValueError):
         # A starred target or a slice is no expression of its own, so the agreeing spans must suffice.
-        return isinstance(node, (ast.Starred, ast.Slice, ast.stmt))
-
-
-def _dedented(text: str) -> str:
-    head, *tail = text.split("\n")
-    indents = [len(line) - len(line.lstrip()) for line in tail if line.strip()]
-    by = max(0, min(indents, default=0) - 4)
-    return "\n".join([head, *(line[by:] for line in tail)])
+        return isinstance(node, (ast.Starred, ast.Slice))
 
 
 def _same(*nodes: ast.AST) -> bool:
