@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dis
 import os
-from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import NamedTuple
 
@@ -95,13 +94,4 @@ def _came_out_of_c(trace: TracebackType) -> bool:  # rather than a `raise` of th
         trace = trace.tb_next
     code = trace.tb_frame.f_code
     # unclobber raises torch's words as a plain RuntimeError, for a check that torch would have made itself.
-    return is_own(code) or trace.tb_lasti not in _raises(code)
-
-
-@lru_cache(maxsize=64)
-def _raises(code: CodeType) -> frozenset[int]:
-    return frozenset(
-        instruction.offset
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in ("RAISE_VARARGS", "RERAISE")
-    )
+    return is_own(code) or dis.opname[code.co_code[trace.tb_lasti]] not in ("RAISE_VARARGS", "RERAISE")

@@ -68,8 +68,7 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
     # a library's function may go on after the call of torch in it, and do something before it
     passed |= set() if _calls(first[: 2 * at + 2], first_name) else {begin}
     passed |= set() if _calls(second[: 2 * to + 2], second_name) else {end}
-    names = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
-    loud = sorted(offset for offset in passed if not _QUIET.match(names[offset]))
+    loud = sorted(offset for offset in passed if not _QUIET.match(dis.opname[code.co_code[offset]]))
     places = [Instruction(code, offset).located() for offset in loud]
     if not places or any(place is None for place in places):
         return None
