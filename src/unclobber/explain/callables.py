@@ -37,7 +37,6 @@ class Form:
     method_parameters: tuple[str, ...] | None = None
     """The parameter order as a method, receiver first, if it differs."""
     required: int = 1  # the number of parameters without a default
-    is_linear: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the function itself passes to its operation, by that operation's argument name."""
 
@@ -57,10 +56,7 @@ FUNCTIONS: dict[str, Form] = {
     },
     **{name: Form(("input",), {_RUNS[name]: _POINTWISE}) for name in ("selu", "relu6")},
     "linear": Form(
-        ("input", "weight", "bias"),
-        {**LINEAR, "linear": {"input": "input", "weight": "weight"}},
-        required=2,
-        is_linear=True,
+        ("input", "weight", "bias"), {**LINEAR, "linear": {"input": "input", "weight": "weight"}}, required=2
     ),
     **{f"conv{kind}{n}d": _CONV for kind in ("", "_transpose") for n in (1, 2, 3)},
     "layer_norm": Form(

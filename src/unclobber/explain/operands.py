@@ -204,7 +204,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     target = out_argument(node)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
-    return Operands(arguments, {}, _results(roles), target, form.given, form.is_linear)
+    return Operands(arguments, {}, _results(roles), target, form.given, form is FUNCTIONS["linear"])
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
