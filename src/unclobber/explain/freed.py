@@ -38,7 +38,7 @@ def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
     return earlier[-1] if earlier else None
 
 
-def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> FreedNode | None:
+def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor]) -> FreedNode | None:
     """Return the node at which a backward failed, in the engine's order.
 
     Args:

@@ -85,7 +85,6 @@ def _suspect(start: Site, end: Site, source: ParsedSource) -> tuple[int, str] | 
         return None  # their source isn't available
     if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
         return None  # in different places, or the range goes round a loop
-    first = (start.statement_line, start.statement)
     inside = [
         (node.lineno, source.statement_text(node))
         for node in ast.walk(source.tree)
@@ -94,7 +93,7 @@ def _suspect(start: Site, end: Site, source: ParsedSource) -> tuple[int, str] | 
         and start.statement_line < node.lineno < end.statement_line
     ]
     if not _only_names_a_value(start.statement):
-        inside.insert(0, first)
+        inside.insert(0, (start.statement_line, start.statement))
     if not inside:  # only the part of the last statement before its call is left
         inside.append((end.statement_line, end.statement))
     if len(inside) > 1:

@@ -297,17 +297,14 @@ class SeenConflicts(SessionView, ABC):
         if not self.active:
             return
 
-        def make() -> Finding:
-            read = resolve(stack, attrgetter("right_side"))
-            finding: Finding = rule_of(code).judge_operation(write.by(operation, stack), read)
-            return finding
-
         def message() -> str:
             return str(rule_of(code).OPERATION.message.format(what="a tensor"))
 
         occurrence = Occurrence(
             lambda: (code, variant, user_place(stack)),
-            make,
+            lambda: rule_of(code).judge_operation(
+                write.by(operation, stack), resolve(stack, attrgetter("right_side"))
+            ),
             lambda: bare_finding(code, message=or_default(message, None), variant=variant),
         )
         self.on(occurrence)
