@@ -66,7 +66,7 @@ def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> 
     codes = [live_frame.code for live_frame in values.live_frames[:depth]]
     runs = sum(code.co_qualname.endswith(".forward") for code in codes)
     passes_on = runs < 2 and all(map(is_library, codes))
-    own = codes[0].co_varnames[: codes[0].co_argcount] if isinstance(inner.node, ast.Name) else ()
+    own = codes[0].co_varnames[: codes[0].co_argcount]
     if passes_on and len(located.node.args) == 1 and getattr(inner.node, "id", None) in own:
         return _RefusedLine(values, place).view(located.node.args[0], inner.operation)
     return unknown
