@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from ..model import ProcessEnd, RankEnd, Report, SuppressedBy
+from ..model import ProcessEnd, Report, SuppressedBy
 from . import _words as words
 from ._cells import indented
 
@@ -45,17 +45,42 @@ OWN_PROCESS = "MainProcess"  # `multiprocessing`'s name of the program's own pro
 
 def remarks(report: Report) -> list[str]:
     """Return the remarks on a run: its notices, and one on all ranks that ended in the same way."""
-    stopped = [end.rank for end in report.ranks if _is_stopped(end)]
-    alike: dict[str, list[int]] = {}  # 10,000 ranks that are ended by SIGTERM are one line
-    for end in report.ranks:
-        alike.setdefault(_remark(end, bool(stopped)), []).append(end.rank)
-    by = on_ranks(stopped).removeprefix("on ")
-    said = [
-        remark.format(on_ranks(ranks).removeprefix("on "), *_FORMS[len(ranks) > 1], by=by)
-        for remark, ranks in alike.items()
+    # Other ranks that wait for a stopped one then fail, or are ended.
+    stopped = [
+        end.rank
+        for end in report.ranks
+        if end.state == "ended" and end.outcome == "refused" and end.exit_code
     ]
+    alike: dict[tuple[str, int | None], list[int]] = {}  # 10,000 ranks that are ended by SIGTERM are one line
+    for end in report.ranks:
+        code = end.exit_code if end.state == "failed" else None
+        alike.setdefault((end.state, code), []).append(end.rank)
+    said = [_of_ranks(state, code, ranks, stopped) for (state, code), ranks in alike.items()]
     said += map(_of_process, report.processes)
     return [*report.notices, *filter(None, [*said, _suppressed_line(report)])]
+
+
+def _of_ranks(state: str, code: int | None, ranks: Sequence[int], stopped: Sequence[int]) -> str:
+    """Return a remark on ranks that did not end normally, all in one state; empty if they did.
+
+    Args:
+        code: The exit code of ranks that failed.
+        stopped: The ranks that a finding stopped, for which these may have waited.
+    """
+    names = on_ranks(ranks).removeprefix("on ")
+    was, they, their = ("were", "they", "their") if len(ranks) > 1 else ("was", "it", "its")
+    if state == "failed":
+        if stopped:
+            by = on_ranks(stopped).removeprefix("on ")
+            return f"{names} failed (exit code {code}), perhaps because a finding stopped {by}"
+        return f"{names} failed for reasons of {their} own (exit code {code})"
+    ending = {
+        "running": f"had not ended: what {they} had found until then is here",
+        "died": f"died without a report: what {they} had found until then is here",
+        "absent": f"left no record: {they} {was} not watched, or had not begun",
+        "terminated": f"{was} ended by SIGTERM",
+    }.get(state)
+    return f"{names} {ending}" if ending else ""
 
 
 def _of_process(end: ProcessEnd) -> str:
@@ -67,33 +92,6 @@ def _of_process(end: ProcessEnd) -> str:
     if end.state == "failed":
         return f"process {end.name} failed for reasons of its own (exit code {end.exit_code})"
     return ""
-
-
-def _is_stopped(end: RankEnd) -> bool:  # other ranks that wait for it then fail, or are ended
-    return end.state == "ended" and end.outcome == "refused" and bool(end.exit_code)
-
-
-def _remark(end: RankEnd, stopped: bool) -> str:
-    """Return a remark on ranks that did not end normally, with fields for them; empty if they did.
-
-    Args:
-        stopped: Whether a finding stopped a rank, for which this one may have waited.
-    """
-    if end.state == "failed":
-        why = ", perhaps because a finding stopped {by}" if stopped else ""
-        own = "" if stopped else "for reasons of {3} own "
-        return f"{{0}} failed {own}(exit code {end.exit_code}){why}"
-    return _REMARKS.get(end.state, "")
-
-
-_FORMS = ("was", "it", "its"), ("were", "they", "their")  # of one rank, and of several
-_REMARKS = {
-    "running": "{0} had not ended: what {2} had found until then is here",
-    "died": "{0} died without a report: what {2} had found until then is here",
-    "absent": "{0} left no record: {2} {1} not watched, or had not begun",
-    "terminated": "{0} {1} ended by SIGTERM",
-}
-"""Remarks by the state of a rank."""
 
 
 _HOW: dict[SuppressedBy, str] = {
