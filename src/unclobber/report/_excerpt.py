@@ -32,21 +32,13 @@ class UnderlinedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
-    """A label below a line."""
-
-    place: FindingPlace
-    text: str
-    indent: int  # characters before the mark
-
-
-@dataclass(frozen=True, slots=True)
 class ExcerptLine:
     """A line of source; a ``number`` of None means that lines are left out."""
 
     number: int | None
     pieces: tuple[UnderlinedText, ...] = ()
-    labels: tuple[Label, ...] = ()
+    labels: tuple[tuple[FindingPlace, int], ...] = ()
+    """The places whose labels are below this line, each with the number of characters before its mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +52,19 @@ class Excerpt:
 
 def excerpts(shown: Sequence[FindingPlace], sources: Sources) -> list[Excerpt]:
     """Return one excerpt for each file, that of the first offending place first."""
-    return [_excerpt(at, inside, sources) for at, inside in by_file(shown)]
-
-
-def _excerpt(at: FindingPlace, inside: list[FindingPlace], sources: Sources) -> Excerpt:
-    """Build the excerpt of one file, with a gap where lines are left out."""
-    path = at.span.path
-    marks = [visible(place, sources) for place in inside]
-    lines: list[ExcerptLine] = []
-    for number in shown_lines(marks, sources):
-        if number is None:
-            lines.append(ExcerptLine(None))
-        else:
-            here = [mark for mark in marks if mark.covers(number)]
-            lines.append(_line(number, sources.line(path, number), here))
-    return Excerpt(path, clean(heading(at.span, sources)), tuple(lines))
+    by_path: list[Excerpt] = []
+    for at, inside in by_file(shown):
+        path = at.span.path
+        marks = [visible(place, sources) for place in inside]
+        lines: list[ExcerptLine] = []
+        for number in shown_lines(marks, sources):
+            if number is None:
+                lines.append(ExcerptLine(None))
+            else:
+                here = [mark for mark in marks if mark.covers(number)]
+                lines.append(_line(number, sources.line(path, number), here))
+        by_path.append(Excerpt(path, clean(heading(at.span, sources)), tuple(lines)))
+    return by_path
 
 
 _Part = tuple[int, int, FindingPlace]  # the part of a line that a place covers: 0-based start, end
@@ -85,9 +75,7 @@ def _line(number: int, text: str | None, here: list[FindingPlace]) -> ExcerptLin
     shown = "…" if text is None else text.rstrip()
     parts = [(*_columns(place, number, shown, known=text is not None), place) for place in here]
     labels = tuple(
-        Label(place, clean(place.label), start)
-        for start, _, place in parts
-        if place.span.end_line == number and place.label
+        (place, start) for start, _, place in parts if place.span.end_line == number and place.label
     )
     # The widest is the outermost, so that spans nest as far as they can.
     parts.sort(key=lambda part: part[0] - part[1])

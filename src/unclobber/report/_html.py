@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..model import VERSION, Finding, Fix, Report
 from ..model.pages import page
@@ -54,39 +54,36 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
         >>> "No findings" in to_html(Report("clean"))
         True
     """
-    return _rendered(
-        "page.html", report=report, stories=_stories(report), summary=_summary(report), facts=_facts(report)
-    )
+    return _rendered("page.html", report)
 
 
 def _stories(report: Report) -> list[_FindingPage]:
-    first = {finding.code: finding for finding in reversed(report.findings)}
-    return [_story(finding, has_page=first[finding.code] is finding) for finding in report.findings]
-
-
-def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
-    """Build the template's data on one finding."""
+    """Build the template's data on each finding."""
     import hashlib  # here, because it loads OpenSSL
 
-    sources = Sources()
-    return _FindingPage(
-        finding,
-        # From the finding and not from its position, so that a link to a story holds in a later report.
-        anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
-        timeline=timeline(finding),
-        excerpts=excerpts(places(finding, sources), sources),
-        notes=notes(finding),
-        fixes=helps(finding),
-        has_page=has_page,
-    )
+    first = {finding.code: finding for finding in reversed(report.findings)}
+    stories: list[_FindingPage] = []
+    for finding in report.findings:
+        sources = Sources()
+        story = _FindingPage(
+            finding,
+            # From the finding and not from its position, so that a link to a story holds in a later report.
+            anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
+            timeline=timeline(finding),
+            excerpts=excerpts(places(finding, sources), sources),
+            notes=notes(finding),
+            fixes=helps(finding),
+            has_page=first[finding.code] is finding,
+        )
+        stories.append(story)
+    return stories
 
 
 def _summary(report: Report) -> str:  # `2 errors and 1 warning`
-    if not report.findings:
-        if report.outcome == "script-error":
-            return "No findings: the program failed for reasons of its own"
-        return "No findings"
-    return words.listing(words.severities(report.findings))
+    if report.findings:
+        return words.listing(words.severities(report.findings))
+    failed = report.outcome == "script-error"
+    return "No findings: the program failed for reasons of its own" if failed else "No findings"
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
@@ -123,8 +120,7 @@ class ReportDisplay:
         return report_to_text(self.report, RenderOptions())
 
     def _repr_html_(self) -> str:
-        stories = _stories(self.report)
-        return _rendered("fragment.html", report=self.report, stories=stories, summary=_summary(self.report))
+        return _rendered("fragment.html", self.report)
 
 
 # --- filters of the templates ---------------------------------------------------------------------
@@ -168,5 +164,6 @@ def _environment() -> Environment:
     return environment
 
 
-def _rendered(name: str, **values: Any) -> str:
-    return str(_environment().get_template(name).render(values))
+def _rendered(template: str, report: Report) -> str:
+    values = {"stories": _stories(report), "summary": _summary(report), "facts": _facts(report)}
+    return _environment().get_template(template).render(values)

@@ -21,15 +21,6 @@ _LONGEST = 22
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
-    """A detail of an event: its name and value."""
-
-    name: str
-    value: str
-    code: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """An event in the history of the memory."""
 
@@ -40,7 +31,7 @@ class Event:
     title: str
     where: str  # file name and line, short enough for a label
     place: str  # path and line
-    details: tuple[Detail, ...]
+    details: list[tuple[str, str, bool]]  # name, value, and whether the value is code
     stack: tuple[str, ...]
 
 
@@ -144,7 +135,7 @@ def _event(finding: Finding, number: int, kind: Kind, fact: Fact, at: float) -> 
         title=title,
         where=_short(site),
         place=clean(f"{words.path(site.path)}:{site.line}") if site else "line not known",
-        details=tuple(_details(finding, fact)),
+        details=_details(finding, fact),
         stack=_stack(site),
     )
 
@@ -165,8 +156,8 @@ def _stack(site: Site | None) -> tuple[str, ...]:
     return tuple(clean(f"{words.path(f.path)}:{f.line} in {f.function}") for f in frames)
 
 
-def _details(finding: Finding, fact: Fact) -> list[Detail]:
-    """Return the non-empty details of one event."""
+def _details(finding: Finding, fact: Fact) -> list[tuple[str, str, bool]]:
+    """Return the non-empty details of one event as (name, value, whether it is code)."""
     if isinstance(fact, Save):
         details = _of_save(finding, fact)
     elif isinstance(fact, Write):
@@ -175,11 +166,11 @@ def _details(finding: Finding, fact: Fact) -> list[Detail]:
         details = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
         details.append(("function", fact.site.function, True))
-    return [Detail(name, clean(words.flattened(value)), code) for name, value, code in details if value]
+    return [(name, clean(words.flattened(value)), code) for name, value, code in details if value]
 
 
 def _of_save(finding: Finding, save: Save) -> list[tuple[str, str | None, bool]]:
-    """Return a save's details as (name, value, whether it is code); its label only if no line shows it."""
+    """Return a save's details; its label only if no line shows it."""
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
     return [
         ("tensor", None if save.site else labels.label(finding, "saved", save), False),
@@ -196,7 +187,7 @@ def _missed(write: Write) -> str:
 
 
 def _of_write(finding: Finding, write: Write) -> list[tuple[str, str | None, bool]]:
-    """Return a write's details as (name, value, whether it is code); its label only if no line shows it."""
+    """Return a write's details; its label only if no line shows it."""
     refused = finding.entry.stage == "write"
     touches = "needed elements" if write.overlaps_needed else _missed(write)
     return [
