@@ -55,15 +55,11 @@ def _lacks(char: str) -> bool:
 
 def _safe(char: str) -> str:
     """Return a replacement for a character that acts on the terminal or can't be shown."""
-    safe = _harmless(char)
+    acts = unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _TURNING
+    safe = _UNSEEN if acts else char
     if not _lacks(safe):
         return safe
     return _STAND_INS.get(safe) or safe.encode("ascii", "backslashreplace").decode()
-
-
-def _harmless(char: str) -> str:
-    acts = unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _TURNING
-    return _UNSEEN if acts else char
 
 
 def char_width(char: str) -> int:

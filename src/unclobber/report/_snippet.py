@@ -14,7 +14,7 @@ No row is ever wider than the given width: long lines are cut around their marks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -167,9 +167,11 @@ class _Block:
             self.open |= slash
             # Those that open come first, because their bars run through the rows of the other marks.
             for i, a, b in sorted(group, key=lambda item: not self._opens(item[0], number)):
+                if i in slash:
+                    continue
                 # A mark wider than the window is underlined as far as the line is shown.
                 a, b = min(max(a - start, 0), self.room - 1), min(b - start, self.room)
-                rows += self._underline(i, number, a, max(b, a + 1), is_open=i in slash)
+                rows += self._underline(i, number, a, max(b, a + 1))
         return rows
 
     def _opens(self, index: int, number: int) -> bool:
@@ -213,15 +215,12 @@ class _Block:
             return 0
         return max(min(end + _CONTEXT - self.room, line.total - self.room, start - 1), 0)
 
-    def _underline(self, index: int, number: int, start: int, end: int, *, is_open: bool) -> list[Row]:
+    def _underline(self, index: int, number: int, start: int, end: int) -> list[Row]:
         """Return the underline of a mark and its label: on the right, or below if the room is too small."""
         mark = self.marks[index]
         char, style = ("^", self.primary_style) if mark.primary else ("-", "other")
-        opens = self._opens(index, number)
-        if opens and is_open:
-            return []
         row = self._row("", char * (end - start), at=start, style=style, reach=index if mark.tall else None)
-        if opens:
+        if self._opens(index, number):
             self.open.add(index)
             return [row]
         self.open.discard(index)
@@ -246,7 +245,7 @@ class _Block:
         *,
         at: int = 0,
         style: str = "",
-        corners: set[int] | frozenset[int] = frozenset(),
+        corners: Collection[int] = (),
         reach: int | None = None,
     ) -> Row:
         """Return one row: gutter, brackets, then ``text`` from cell ``at``.
@@ -256,9 +255,8 @@ class _Block:
             corners: Marks whose bracket starts next to this line.
             reach: Mark whose bracket runs through this row to ``text``.
         """
-        gap = number == "..."
-        gutter = "..." if gap else f"{number:>{self.gutter}} |"
-        row: Row = [(gutter.ljust(self.gutter + 2) if gap else gutter, "gutter")]
+        gutter = "...".ljust(self.gutter + 2) if number == "..." else f"{number:>{self.gutter}} |"
+        row: Row = [(gutter, "gutter"), (" ", "")]
         lanes = [(" ", "")] * self.lane_cells
         for index, lane in self.lanes.items():
             style_of = self.primary_style if self.marks[index].primary else "other"
@@ -270,9 +268,8 @@ class _Block:
             opened = reach in self.open
             for cell in range(2 * self.lanes[reach] + opened, self.lane_cells):
                 lanes[cell] = ("_" if cell > 2 * self.lanes[reach] else " ", style)
-        row += [(" ", ""), *lanes]
-        row += [("_" * at if reach is not None else " " * at, style if reach is not None else "")]
-        return [*row, (text, style)]
+        lead = (" " * at, "") if reach is None else ("_" * at, style)
+        return [*row, *lanes, lead, (text, style)]
 
 
 def _lanes(marks: Sequence[Mark]) -> dict[int, int]:

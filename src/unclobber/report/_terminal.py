@@ -26,12 +26,14 @@ def options_for(stream: TextIO | None) -> RenderOptions:
     for any stream; ``NO_COLOR`` takes precedence. Only a terminal gets links.
     """
     columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) > 0 else 0
+    width = int(columns) if columns.isdecimal() else 0
     if stream is None or getattr(stream, "closed", False):
         return RenderOptions(width=width or 80)
     encoding = getattr(stream, "encoding", None)
     no_colour, forced = bool(os.environ.get("NO_COLOR")), bool(os.environ.get("FORCE_COLOR"))
-    if not _is_terminal(stream):
+    # A program may have replaced its standard streams by objects without `isatty`.
+    isatty = getattr(stream, "isatty", None)
+    if not (isatty and isatty()):
         return RenderOptions(width=width or 80, colour=forced and not no_colour, encoding=encoding)
     if not width:
         try:
@@ -42,9 +44,3 @@ def options_for(stream: TextIO | None) -> RenderOptions:
     able = os.environ.get("TERM") != "dumb"
     colour = (able or forced) and not no_colour
     return RenderOptions(width=width or 80, colour=colour, links=colour and able, encoding=encoding)
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    # A program may have replaced its standard streams by objects without `isatty`.
-    isatty = getattr(stream, "isatty", None)
-    return bool(isatty and isatty())
