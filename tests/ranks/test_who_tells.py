@@ -24,7 +24,7 @@ ranks = Ranks.join()
 found = []
 def find(code, text):
     found.append(Finding(code, text))
-    ranks.record(found[-1])
+    ranks.records.record(found[-1])
 def tell(ending):
     whole = ranks.gather(Report("refused", tuple(found), exit_code=ending.exit_code), ending)
     if whole is not None:

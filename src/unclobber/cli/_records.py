@@ -197,7 +197,8 @@ class Records(Folder):
     def record(self, finding: Finding) -> None:
         if os.getpid() != self._process:
             return  # a child that was forked inherits this object, but has a record of its own or none
-        with open(self._file(self.number, "findings"), "ab") as stream:
+        # The disk is full, or the run is over: the program goes on, and `end` writes the whole report again.
+        with contextlib.suppress(OSError), open(self._file(self.number, "findings"), "ab") as stream:
             stream.write(pickle.dumps(finding))
 
     def end(self, report: Report, ending: ProgramEnd) -> None:

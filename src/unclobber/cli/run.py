@@ -99,7 +99,6 @@ def command(
     target = target_of(words, as_module, "run")
     target.prepare()
     settings = ProjectSettings.of(target.folder)
-    guard = settings.guard if guard is None else guard
     suppression = RunSuppression(settings.under(select=select, ignore=ignore), baseline, written)
     require_torch()
     from ..session import LoadedFiles, Session
@@ -148,11 +147,11 @@ def command(
             # Before the report, which ends in its summary.
             if delivery.on_stderr and time.monotonic() - started >= _LONG:
                 write_to_stderr(_what_native_brings())
-            delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
+            delivery.deliver(whole, guarded=session.policy == "guard", fallback_code=ending.exit_code)
         return report.exit_code
 
     if ranks is not None:
-        session.on_finding = ranks.record
+        session.on_finding = ranks.records.record
         ranks.report_before_sigterm(report_all)
     with session, children:
         ending = run(

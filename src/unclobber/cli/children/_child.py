@@ -16,7 +16,6 @@ from ._settings import Settings, following
 from ._torch_import import when_torch_is_imported
 
 if TYPE_CHECKING:
-    from ...model import Finding
     from ...session import Session
     from .._records import Records
 
@@ -108,20 +107,13 @@ class Child:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        session.on_finding = self._on_finding
+        session.on_finding = None if self._records is None else self._records.record
         for module, name in _TASKS:
             if module in sys.modules:
                 self._look_at_tasks(sys.modules[module], name)
 
     def _is_here(self) -> bool:
         return os.getpid() == self._pid  # not a process that it forked by hand
-
-    def _on_finding(self, finding: Finding) -> None:
-        if self._records is not None:
-            try:
-                self._records.record(finding)
-            except OSError:  # the run is over, or the disk is full: the program goes on
-                return
 
     def _look_at_tasks(self, module: Any, name: str) -> None:
         """Match the exceptions of a pool's tasks with findings. A task's exception is sent to the pool's

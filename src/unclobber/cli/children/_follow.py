@@ -18,7 +18,7 @@ _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
 """Modules whose functions load data or keep objects in a child; such children are not watched."""
 
 
-def follow(settings: Settings, session: Session | None = None) -> None:
+def follow(settings: Settings, session: Session | None) -> None:
     """Watch the children of this process from now on, and the children that those start."""
     following.settings, following.session = settings, session
     if following.originals is None:

@@ -34,7 +34,7 @@ class Ranks:
 
     def __init__(self, world: World, records: Records, machines: Machines | None = None) -> None:
         self.world = world
-        self._records = records
+        self.records = records
         self._machines = machines
         self._hurry = threading.Event()
         self._reporting = threading.Lock()
@@ -54,11 +54,6 @@ class Ranks:
             warnings.warn(f"unclobber reports each rank by itself: {error}", RuntimeWarning, stacklevel=2)
             return None
 
-    def record(self, finding: Finding) -> None:
-        # a full disk must not end the program; `gather` writes the whole report again
-        with contextlib.suppress(OSError):
-            self._records.record(finding)
-
     def report_before_sigterm(self, report: Callable[[ProgramEnd], object]) -> None:
         """Call `report` at SIGTERM until the program has ended; later, SIGTERM only shortens the wait."""
 
@@ -72,8 +67,7 @@ class Ranks:
             report(ProgramEnd(128 + signal.SIGTERM, failed=True, terminated=True))
             return True
 
-        self._termination = Termination(terminated)
-        self._termination.install()
+        Termination(terminated).install()
 
     def ended(self, stopped_by: Iterable[Finding]) -> None:
         # Each rank says why it stopped, because another one may print the report.
@@ -85,7 +79,7 @@ class Ranks:
 
     def gather(self, report: Report, ending: ProgramEnd) -> Report | None:
         """Return the report of all ranks if this rank is to report, else None."""
-        records = self._records
+        records = self.records
         try:
             with records.door():
                 records.end(report, ending)
@@ -119,17 +113,17 @@ class Ranks:
         return _AFTER_A_FAILURE if ending.exit_code else _AFTER_SUCCESS
 
     def _reporter(self) -> int:
-        return min([self.world.rank, *self.world.expected, *self._records.numbers()])
+        return min([self.world.rank, *self.world.expected, *self.records.numbers()])
 
     def _others(self) -> list[int]:
-        ranks = self.world.expected or self._records.numbers()
+        ranks = self.world.expected or self.records.numbers()
         return [rank for rank in ranks if rank != self.world.rank]
 
     def _wait(self, seconds: float) -> None:
         """Wait until all other ranks have ended, for at most `seconds`."""
         start = time.monotonic()
-        while os.path.isdir(self._records.path):
-            states = {self._records.state(rank) for rank in self._others()}
+        while os.path.isdir(self.records.path):
+            states = {self.records.state(rank) for rank in self._others()}
             if not states & {"absent", "running"}:
                 return
             # Ranks that never appeared may never start, so they get less time than running ones.
@@ -143,10 +137,10 @@ class Ranks:
     def _is_mine(self) -> bool:
         """Return whether this rank reports: it is the lowest one, or that one is gone and this one is the
         last or knows more findings."""
-        reporter, reported = self._reporter(), self._records.reported()
+        reporter, reported = self._reporter(), self.records.reported()
         if reporter == self.world.rank:
             return True
-        records = self._records
+        records = self.records
         # Ended and still alive means that the reporter waits for other ranks in `_wait` and will report.
         waits = records.state(reporter) == "ended" and records.alive(reporter) and reported is None
         if waits or any(records.state(rank) == "running" for rank in self._others()):
@@ -156,18 +150,18 @@ class Ranks:
 
     def _all(self) -> list[ProcessRecord]:
         # Expected ranks are listed too, because one that died before its session began left no file.
-        ranks = sorted({self.world.rank, *self.world.expected, *self._records.numbers()})
-        return [self._records.read(rank) for rank in ranks]
+        ranks = sorted({self.world.rank, *self.world.expected, *self.records.numbers()})
+        return [self.records.read(rank) for rank in ranks]
 
     def _whole(self, own: Report) -> Report:
         records = self._all()
-        self._records.note_reported({record.number: len(record.findings) for record in records})
+        self.records.note_reported({record.number: len(record.findings) for record in records})
         self._tidy(records)
         return merge_ranks(records, torch_version=own.torch_version, command=own.command)
 
     def _tidy(self, records: list[ProcessRecord]) -> None:
         if all(record.state in ("ended", "died") for record in records):
-            self._records.remove()
+            self.records.remove()
 
 
 def merge_ranks(records: Sequence[ProcessRecord], *, torch_version: str, command: tuple[str, ...]) -> Report:
