@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -29,12 +30,9 @@ class OutputFile:
         try:
             if os.path.isdir(path):
                 raise IsADirectoryError(21, "it is a directory")
-            if file._is_special():
-                if not os.access(path, os.W_OK):
-                    raise PermissionError(13, "permission denied")
-            else:
-                if os.path.exists(path) and not os.access(path, os.W_OK):
-                    raise PermissionError(13, "permission denied")
+            if os.path.exists(path) and not os.access(path, os.W_OK):
+                raise PermissionError(13, "permission denied")
+            if not file._is_special():
                 # Tried for real, because `os.access` on the folder misses such as a name that is too long.
                 os.close(os.open(file._partial(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 os.unlink(file._partial())
@@ -89,6 +87,10 @@ def write_document(stream: TextIO, text: str) -> None:
     else:
         binary.write(_document(text))
         binary.flush()
+
+
+def json_text(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def usable(stream: TextIO | None, fallback: TextIO | None) -> TextIO | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import linecache
 import os
 import sys
@@ -16,7 +15,7 @@ from ..model import Report
 from ..repair import with_candidates
 from ..settings import shown_path
 from ._errors import UsageError
-from ._output import write_text
+from ._output import json_text, write_text
 
 if TYPE_CHECKING:
     from ..model import Finding
@@ -76,7 +75,7 @@ def _as_json(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | N
         for rank, (cause, edit) in enumerate(zip(answer.causes, edits, strict=True), 1)
     ]
     document = {"schema": 1, "kind": answer.kind, "candidates": candidates, "unknown": list(answer.unknown)}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_text(document)
 
 
 def _place(place: tuple[str, int] | None) -> dict[str, object] | None:

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..model import UnclobberError, require_installed_torch
-from ..report import options_for, to_json
+from ..model import Fix, UnclobberError, require_installed_torch
+from ..report import FORMATS, options_for, text_of, to_json
 from ..settings import ProjectSettings
-from . import _unrun
 from ._errors import UsageError
-from ._looking import cache_of
+from ._looking import cache_of, fewer_with, looked_at
 from ._options import format_of, of_a_program, repeated
-from ._output import write_document
+from ._output import json_text, write_document
 from ._progress import said
 from ._target import target_of
 from ._terminal import PROGRAM
@@ -32,6 +31,7 @@ from ._torch import require_torch
 if TYPE_CHECKING:
     from ..repair import Rounds, Runner
 
+_NOT_RUN = "nothing was run"
 _NO_RUN = "Name files and folders: `unclobber fix --no-run src`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
@@ -118,7 +118,7 @@ def command(
             raise UsageError("--no-run proves nothing, and --write and --check are for proved fixes", _NO_RUN)
         if not words:
             raise UsageError("nothing to look at", _NO_RUN)
-        return _unrun.show(words, only_diff=only_diff, format_=format_, print_diff=_print_diff)
+        return _without_a_run(words, only_diff=only_diff, format_=format_)
     target = target_of(words, as_module, "fix")
     script = target.file()
     if check and (write or take):
@@ -167,19 +167,46 @@ def command(
     if format_ == "text" and not (only_diff or check):
         stories, ways = _stories(rounds), _ways(rounds, take)
     report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
-    document = _json(elsewhere or dict(to_json(report)), rounds, diff) if format_ == "json" else {}
+    document = _json(elsewhere or to_json(report), rounds, diff) if format_ == "json" else {}
     written = rounds.write() if write and (rounds.proved or take) else []
     if only_diff:
         write_document(sys.stdout, diff)
     elif format_ == "json":
         document["fix"]["written"] = written
-        write_document(sys.stdout, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        write_document(sys.stdout, json_text(document))
     else:
         _print(stories, rounds, diff, ways, written, check=check, is_kept=is_kept)
     if check:
         return int(bool(rounds.proved))
     fixed = bool(written) and (rounds.clean or not fix_all or bool(take))
     return 0 if fixed or (rounds.clean and not rounds.proved) else 1
+
+
+def _without_a_run(paths: tuple[str, ...], *, only_diff: bool, format_: str) -> int:
+    """Print what ``unclobber check`` finds with candidate edits, and all candidates as one diff.
+
+    Returns:
+        The exit code: 1 if there is anything to fix.
+    """
+    from ..repair import together, with_candidates
+
+    report = with_candidates(looked_at(paths), every=True, ends=fewer_with)
+    code = int(bool(report.findings))
+    report = dataclasses.replace(report, command=("fix", "--no-run", *paths), exit_code=code)
+    diff = together(report)
+    if only_diff:
+        write_document(sys.stdout, diff)
+    elif format_ == "json":
+        document = to_json(report)
+        document["fix"] = {"diff": diff or None, "written": [], "reason": _NOT_RUN, "runs": 0, "proofs": []}
+        write_document(sys.stdout, json_text(document))
+    else:
+        click.echo(FORMATS["text"](report, options_for(sys.stdout)))
+        if diff:
+            click.echo()
+            _print_diff(diff)
+            click.echo(f"not proved: {_NOT_RUN}; `unclobber fix SCRIPT.py` proves what a run comes to")
+    return code
 
 
 def _in_processes(runner: Runner, words: tuple[str, ...]) -> dict[str, Any]:
@@ -302,16 +329,11 @@ def _sentence(text: str, *, indent: str = "") -> str:
 
 def _stories(rounds: Rounds) -> str:
     """Return the explanations of the findings. Each names only the fix of the diff below it."""
-    from dataclasses import replace
-
-    from ..model import Fix
-    from ..report import text_of
-
     options = options_for(sys.stdout)
     explanations = []
     for outcome in rounds.explained:
         fixes = tuple(Fix(repair.title) for repair in outcome.repairs[:1])
-        explanations.append(text_of(replace(outcome.finding, fixes=fixes), options))
+        explanations.append(text_of(dataclasses.replace(outcome.finding, fixes=fixes), options))
     return "".join(f"{story}\n\n" for story in explanations)
 
 

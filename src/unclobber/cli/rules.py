@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +13,7 @@ from . import _meant
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._options import format_of, output_file
-from ._output import OutputFile, write_text
+from ._output import OutputFile, json_text, write_text
 from ._progress import said
 from ._terminal import COMMAND
 from ._torch import require_torch
@@ -68,7 +67,8 @@ def command(
     # Next to known names, an unknown one is only named on stderr (test_cli_rules.py).
     if not operations:
         raise unknown[0]
-    _write(_rendered(operations, format_, coloured=output is None), format_, output)
+    text = _rendered(operations, format_, coloured=output is None)
+    Delivery(format_, output, of_program=False).send(lambda _: text)
     for problem in unknown:
         write_text(sys.stderr, f"unclobber: {problem}\n")
     return 2 if unknown else 0
@@ -84,12 +84,12 @@ def _rendered(operations: list[OperationRules], format_: str, *, coloured: bool)
             "torch": str(torch.__version__),
             "operations": [operation.to_dict() for operation in operations],
         }
-        return _json(document)
+        return json_text(document)
     if format_ == "markdown":
         from ..derivatives.card import OperationRules
 
-        return OperationRules.to_markdown(operations)
-    return "\n\n".join(_card(operation, coloured) for operation in operations)
+        return f"{OperationRules.to_markdown(operations)}\n"
+    return "\n\n".join(_card(operation, coloured) for operation in operations) + "\n"
 
 
 def _card(operation: OperationRules, coloured: bool) -> str:
@@ -108,10 +108,6 @@ def _card(operation: OperationRules, coloured: bool) -> str:
     return captured.get().rstrip("\n")
 
 
-def _write(text: str, format_: str, file: OutputFile | None) -> None:
-    Delivery(format_, file, of_program=False).send(lambda _: f"{text}\n")
-
-
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
     """Run torch's operation database against the rules; return 0 if enough operations agree."""
     from ..derivatives.check import TableCheck
@@ -126,11 +122,9 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
         ) from None
     if names and not compared.results:
         raise UnclobberError(f"torch's operation database has none of {', '.join(names)}.")
-    as_json = format_ == "json"
-    text = _json(compared.to_dict()) if as_json else compared.to_text(markdown=format_ == "markdown")
-    _write(text, format_, file)
+    if format_ == "json":
+        text = json_text(compared.to_dict())
+    else:
+        text = f"{compared.to_text(markdown=format_ == 'markdown')}\n"
+    Delivery(format_, file, of_program=False).send(lambda _: text)
     return 0 if compared.agrees else 1
-
-
-def _json(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False)

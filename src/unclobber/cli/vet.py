@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from ..report import FORMATS, options_for, text_of, to_json
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._options import a_file, choices, format_of, jobs_option, output_file
-from ._output import OutputFile
+from ._output import OutputFile, json_text
 from ._progress import program_progress
 from ._terminal import COMMAND
 from ._torch import require_torch
@@ -219,7 +218,7 @@ def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: Tex
     # Its keys are those of every report, and one more: a reader of reports needs to learn nothing.
     if format_ == "json":
         document = to_json(report) | {"vetted": [vetting.to_dict() for vetting in vettings]}
-        return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
+        return json_text(document)
     if format_ != "text":
         return f"{FORMATS[format_](report, options)}\n"
     # What backward would refuse next is a consequence of what it refused; JSON has it.
