@@ -14,13 +14,8 @@ class UsageError(UnclobberError):
     """
 
     def __init__(self, problem: str, hint: str = "") -> None:
-        super().__init__(problem, hint)
-        self.problem = problem
-        self.hint = hint
-
-    def __str__(self) -> str:
-        stop = "" if self.problem.endswith("?") else "."
-        return f"{self.problem}{stop} {self.hint}".rstrip()
+        stop = "" if problem.endswith("?") else "."
+        super().__init__(f"{problem}{stop} {hint}".rstrip())
 
 
 def not_python(error: SyntaxError, name: str) -> UsageError:
@@ -28,18 +23,15 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
     place = "".join(
         f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
     )
-    said = UsageError(
-        f"{name}{place}: {error.msg}",
-        "This is not valid Python, so nothing was run; correct it and run again.",
-    )
+    hint = "This is not valid Python, so nothing was run; correct it and run again."
     # The line with its caret comes last, because all before it is one line for `grep`.
     # A longer line would wrap, and its caret would stand below another part of it.
     source = (error.text or "").rstrip("\n")
     if source.strip() and error.offset and len(source) <= _LONGEST:
         code = source.lstrip()
         caret = " " * max(error.offset - 1 - (len(source) - len(code)), 0) + "^"
-        said.hint += f"\n  {code}\n  {caret}"
-    return said
+        hint += f"\n  {code}\n  {caret}"
+    return UsageError(f"{name}{place}: {error.msg}", hint)
 
 
 _LONGEST = 100  # longest line of source that an error shows, in characters

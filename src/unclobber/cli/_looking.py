@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
@@ -33,7 +33,7 @@ class CheckOptions:
     """The options of a check; they precede the settings of each file's project."""
 
     all_rules: bool = False  # whether to run the rules that only `--all` enables, too
-    confidence: str | None = None  # the least confidence, `high` or `medium`; None for the settings'
+    confidence: Literal["high", "medium"] | None = None  # the least confidence; None for the settings'
     jobs: int = field(default_factory=cores)  # processes
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
         finding
         for file in checked_files
         for finding in file.findings
-        if finding.confidence == "high" or projects.confidence(file.path) == "medium"
+        if finding.confidence == "high" or projects.of(file.path).confidence == "medium"
         if changed is None or changed.reaches(file.path, finding)
     ]
     report = _judged(findings, projects, kept, options.written)
@@ -207,20 +207,16 @@ class _Projects:
         self._suppressions: dict[str, Suppression] = {}
 
     def suppression(self, path: str) -> Suppression:
-        folder = os.path.dirname(path)
+        """Return the suppression of a file's findings; its settings are those under the options."""
+        folder, options = os.path.dirname(path), self._options
         if folder not in self._suppressions:
-            rules = ProjectSettings.of(folder).under(select=self._options.select, ignore=self._options.ignore)
-            self._suppressions[folder] = Suppression(rules)
+            rules = ProjectSettings.of(folder).under(select=options.select, ignore=options.ignore)
+            confidence, baseline = options.confidence or rules.confidence, options.baseline or rules.baseline
+            self._suppressions[folder] = Suppression(replace(rules, confidence=confidence, baseline=baseline))
         return self._suppressions[folder]
 
     def of(self, path: str) -> ProjectSettings:  # a mistake in them is an error even if there is no finding
         return self.suppression(path).settings
-
-    def confidence(self, path: str) -> str:
-        return self._options.confidence or self.of(path).confidence
-
-    def baseline(self, path: str) -> str | None:
-        return self._options.baseline or self.of(path).baseline
 
 
 def _judged(
@@ -240,8 +236,8 @@ def _judged(
         suppressed += [Suppressed(finding, "baseline") for finding in reported]
         return Report("clean", notices=(write_baseline(reported, written),), suppressed=tuple(suppressed))
     notices: list[str] = []
-    for path in dict.fromkeys(filter(None, (projects.baseline(path) for path in files))):
-        here = [finding for finding in reported if projects.baseline(_path(finding)) == path]
+    for path in dict.fromkeys(filter(None, (projects.of(path).baseline for path in files))):
+        here = [finding for finding in reported if projects.of(_path(finding)).baseline == path]
         _, known, idle = Baseline.read(path).split(here)
         are_known = {id(finding) for finding in known}
         reported = [finding for finding in reported if id(finding) not in are_known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Literal, NamedTuple
 
 from ..model import Finding, Report, Suppressed, Totals
@@ -81,5 +81,4 @@ def _merged(entries: Iterable[tuple[str | int, Finding]], holders: str) -> Itera
 
 
 def _total(totals: Iterable[Totals]) -> Totals:
-    counts = [(each.saves, each.writes, each.conflicts, each.kept_bytes) for each in totals]
-    return Totals(*map(sum, zip(*counts, strict=True)))
+    return Totals(*map(sum, zip(*map(astuple, totals), strict=True)))

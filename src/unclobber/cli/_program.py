@@ -87,16 +87,16 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
     import multiprocessing  # here, because `--help` and `check` start no program and it takes 20 modules
 
     # Daemons are killed at the exit, so the interpreter waits for none of them.
-    if not any(not child.daemon for child in multiprocessing.active_children()):
+    children = [child for child in multiprocessing.active_children() if not child.daemon]
+    if not children:
         return ending
     if ending.exit_code == 0:
         atexit._run_exitfuncs()
         return ending
     try:
         end = time.monotonic() + _AFTER_A_FAILURE
-        for child in multiprocessing.active_children():
-            if not child.daemon:
-                child.join(max(0.0, end - time.monotonic()))
+        for child in children:
+            child.join(max(0.0, end - time.monotonic()))
     except KeyboardInterrupt as interrupt:
         return _interrupted(interrupt)
     return ending

@@ -27,7 +27,6 @@ def command() -> int:
 
     Exit code: 0; 1 if a self-test fails.
     """
-    works = True
     click.echo(f"unclobber {VERSION}, Python {platform.python_version()}, {platform.platform()}")
     click.echo(f"needs: {', '.join(_versions(_PACKAGES))}")
     click.echo(f"besides: {', '.join(_versions(_BESIDES)) or 'none'}")
@@ -37,9 +36,8 @@ def command() -> int:
         require_torch()
     except UnclobberError as error:
         click.echo(f"torch: {error}")
-    else:
-        works = _torch()
-    return 0 if works else 1
+        return 0
+    return 0 if _torch() else 1
 
 
 def _torch() -> bool:

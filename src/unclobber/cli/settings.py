@@ -60,5 +60,5 @@ def _value(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        value = {glob: list(codes) for glob, codes in value}
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+        value = dict(value)
+    return json.dumps(value, ensure_ascii=False)

@@ -37,15 +37,12 @@ class _TorchFinder:
         sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
-            self._call_after(spec.loader)
+            loader: Any = spec.loader
+            run = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                self._then()
+
+            loader.exec_module = exec_module
         return spec
-
-    def _call_after(self, loader: Any) -> None:
-        """Make `loader` call `then` once the module's body has run."""
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            self._then()
-
-        loader.exec_module = exec_module

@@ -61,7 +61,8 @@ def _launcher() -> str:
     process = os.getppid()
     while process > 1 and (parent := _parent_of_a_rank(process)) is not None:
         process = parent
-    return f"{process} {_start_time(process)}"
+    fields = _stat(process)
+    return f"{process} {fields[19] if fields else ''}"
 
 
 def _parent_of_a_rank(process: int) -> int | None:
@@ -73,11 +74,6 @@ def _parent_of_a_rank(process: int) -> int | None:
         return None
     fields = _stat(process)
     return int(fields[1]) if has_rank and fields else None
-
-
-def _start_time(process: int) -> str:
-    fields = _stat(process)
-    return fields[19] if fields else ""
 
 
 def _stat(process: int) -> list[str]:  # after the name: state, parent, …
