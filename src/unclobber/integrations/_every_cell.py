@@ -43,13 +43,13 @@ class EveryCell:
     def _ran(self, result: Any) -> None:
         self._show_new()
 
-    def _show_new(self, *also: Finding) -> None:
-        """Show the findings since the last call, and those in `also` that are not among them."""
+    def _show_new(self, ending: Finding | None = None) -> None:
+        """Show the findings since the last call, and `ending` if it is not among them."""
         findings = self.session.split_suppressed()[0]
         new, self._shown = findings[self._shown :], len(findings)
         # A finding that recurs is not new to the session, but the cell that failed with it must show it.
-        if missing := tuple(finding for finding in also if finding not in new):
-            new = (*new, *missing)
+        if ending is not None and ending not in new:
+            new = (*new, ending)
         if new:
             self.show(replace(self.session.report(), findings=new))
 

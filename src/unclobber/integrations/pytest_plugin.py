@@ -224,15 +224,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def _summary(watched: list[dict[str, Any]]) -> str:
     """Return a line such as ``unclobber: 12 tests, 2 findings in 1 of them (UC101: 2)``."""
-    tests = f"{len(watched)} test{'s' * (len(watched) != 1)}"
+    from ..model.text import plural
+
+    tests = plural(len(watched), "test")
     codes = Counter(code for test in watched for code in test["codes"])
     suppressed = sum(test["suppressed"] for test in watched)
     suffix = f", {suppressed} suppressed" if suppressed else ""
     if not codes:
         return f"unclobber: {tests} watched, no findings{suffix}"
-    count = sum(codes.values())
     hit = len([test for test in watched if test["codes"]])
     each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
-    text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
+    text = f"unclobber: {tests} watched, {plural(codes.total(), 'finding')} in {hit} ({each})"
     repaired = sum(test["repaired"] for test in watched)
     return (f"{text}, {repaired} repaired by guard" if repaired else text) + suffix

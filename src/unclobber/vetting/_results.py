@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -128,14 +128,13 @@ def merged(vettings: Sequence[Vetting]) -> tuple[Finding, ...]:
     Two findings of one code that point at one line are one, although the ways read what it wrote elsewhere.
     """
     first: dict[Hashable, Finding] = {}
-    seen: dict[Hashable, dict[str, list[str]]] = {}
+    seen: dict[Hashable, dict[str, dict[str, None]]] = {}
     for vetting in vettings:
         for result in vetting.results:
             for finding in result.findings:
                 key = key_of(finding)
                 first.setdefault(key, finding)
-                ways = seen.setdefault(key, {}).setdefault(vetting.name, [])
-                ways += [result.way] if result.way not in ways else []
+                seen.setdefault(key, {}).setdefault(vetting.name, {})[result.way] = None
     return tuple(
         replace(finding, notes=(*finding.notes, *(_seen_in(name, ways) for name, ways in seen[key].items())))
         for key, finding in first.items()
@@ -157,5 +156,5 @@ def line_of(finding: Finding) -> Site | None:
     return min(sites, key=lambda site: site.library, default=None)
 
 
-def _seen_in(name: str, ways: list[str]) -> str:
-    return f"seen in {plural(len(ways), 'way')} of training {name}: {listing(ways, 20)}"
+def _seen_in(name: str, ways: Collection[str]) -> str:
+    return f"seen in {plural(len(ways), 'way')} of training {name}: {listing([*ways], 20)}"
