@@ -151,13 +151,6 @@ def measure(line: str) -> Measured:
     return Measured(tuple(glyphs), tuple(offsets))
 
 
-def _tokens(text: str) -> Iterator[str]:
-    """Yield the words; text in backticks stays together, with the punctuation that touches it."""
-    # The last alternative: a backtick without its pair, as in a message of the program's own.
-    for match in re.finditer(r"(?:`[^`]*`|[^ `]|`)+", text):
-        yield match.group()
-
-
 def _hard_break(token: str, room: int) -> Iterator[str]:
     """Cut a token that is wider than a line into pieces that are not."""
     piece, used = "", 0
@@ -183,7 +176,9 @@ def wrap(text: str, first: int, later: int | None = None) -> list[str]:
     later = first if later is None else later
     lines: list[str] = []
     line, used = "", 0
-    queue = list(_tokens(clean(text)))[::-1]
+    # Punctuation that touches backticks stays with them. The last alternative: a backtick without its pair,
+    # as in a message of the program's own.
+    queue = re.findall(r"(?:`[^`]*`|[^ `]|`)+", clean(text))[::-1]
     while queue:
         token = queue.pop()
         room = first if not lines else later

@@ -158,10 +158,12 @@ class _Block:
             for i, mark in enumerate(self.marks)
             if number in (mark.span.line, mark.span.end_line)
         ]
+        margin = next((cell for char, cell, _ in line.glyphs if not char.isspace()), line.total)
         rows: list[Row] = []
         for group in self._groups(here, line):
             start = self._window(line, group)
-            slash = {i for i, a, _ in group if self._opens(i, number) and self._at_margin(i, line, a, here)}
+            # A bracket starts with a `/` next to the line, instead of a row below it, if nothing precedes it.
+            slash = {i for i, a, _ in group if self._opens(i, number) and len(here) == 1 and a == margin}
             rows.append(self._row(str(number), line.window(start, self.room), corners=slash))
             # After the row: next to its first line a bracket has a corner, and only below it a bar.
             self.open |= slash
@@ -177,11 +179,6 @@ class _Block:
     def _opens(self, index: int, number: int) -> bool:
         mark = self.marks[index]
         return mark.tall and mark.span.line == number
-
-    def _at_margin(self, index: int, line: Measured, cell: int, here: list[tuple[int, int, int]]) -> bool:
-        """Return whether a bracket may start with a ``/`` next to the line instead of a row below it."""
-        text = line.window(0, line.total)
-        return cell == width(text) - width(text.lstrip()) and len(here) == 1
 
     def _cells(self, mark: Mark, line: Measured, number: int) -> tuple[int, int]:
         """Return the first cell and the end cell of the mark's underline below this line."""
@@ -208,11 +205,10 @@ class _Block:
 
     def _window(self, line: Measured, group: list[tuple[int, int, int]]) -> int:
         """Return the first cell to show, so that the group's marks are inside."""
-        if line.total <= self.room or not group:
-            return 0
-        start, end = min(a for _, a, _ in group), max(b for _, _, b in group)
+        end = max((b for _, _, b in group), default=0)
         if end <= self.room - 1:
             return 0
+        start = min(a for _, a, _ in group)
         return max(min(end + _CONTEXT - self.room, line.total - self.room, start - 1), 0)
 
     def _underline(self, index: int, number: int, start: int, end: int) -> list[Row]:
