@@ -46,12 +46,10 @@ class Machines:
         except (KeyError, ValueError):
             return None
         number, count, local_ranks, port, restart = numbers
+        if count < 2:
+            return None
         run = f"unclobber/{environment.get('TORCHELASTIC_RUN_ID')}/{restart}"
-        return (
-            cls(number, count, local_ranks, environment.get("MASTER_ADDR", ""), port, run)
-            if count > 1
-            else None
-        )
+        return cls(number, count, local_ranks, environment.get("MASTER_ADDR", ""), port, run)
 
     def meet(self, report: Report, seconds: float) -> Report | None:
         """Return the report of all machines on the first one; None on others whose report has arrived."""
