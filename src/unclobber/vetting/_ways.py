@@ -31,9 +31,7 @@ def plain(case: Case) -> Case:
 
 def leaf(case: Case) -> Case:
     """Make the inputs leaves that require grad, as for adversarial examples or soft prompts."""
-    case = case.with_leaves()
-    case.loss().backward()
-    return case
+    return plain(case.with_leaves())
 
 
 def lora(case: Case) -> Case:
@@ -47,8 +45,7 @@ def lora(case: Case) -> Case:
         embedding.register_forward_hook(_require_grads)
     for linear in linears:
         _adapt(linear)
-    case.loss().backward()
-    return case
+    return plain(case)
 
 
 def _require_grads(module: nn.Module, args: Any, output: Tensor) -> None:
@@ -95,8 +92,7 @@ def _checkpointed(case: Case, *, use_reentrant: bool) -> Case:
     """Train with the module's own checkpointing if it has some, else with the whole module checkpointed."""
     if not _enabled(case.module, use_reentrant):
         return _as_a_whole(case, use_reentrant=use_reentrant)
-    case.loss().backward()
-    return case
+    return plain(case)
 
 
 def _enabled(module: Any, use_reentrant: bool) -> bool:
@@ -191,8 +187,7 @@ def backward_hooks(case: Case) -> Case:
     """Register full backward hooks on all modules, as saliency tools and profilers do."""
     for part in case.module.modules():
         part.register_full_backward_hook(lambda module, grad_input, grad_output: None)
-    case.loss().backward()
-    return case
+    return plain(case)
 
 
 def input_reused(case: Case) -> Case:
