@@ -34,13 +34,15 @@ class FunctionCalls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function between the two listeners; an error of the function ends the call, too."""
         kwargs = kwargs or {}
-        self._recorder.call_begins(requests_in_place(func, args, kwargs), name_of(func), (args, kwargs))
+        if self._recorder.is_silent:
+            return func(*args, **kwargs)
+        self._recorder.call_begins(name_of(func), requests_in_place(func, args, kwargs), (args, kwargs))
         out = None
         try:
             out = func(*args, **kwargs)
             return out
         finally:  # a function that raises has started a call as well
-            self._recorder.call_ends(name_of(func), out)
+            self._recorder.call_ends(out)
 
 
 def name_of(func: Any) -> str:  # `add` for `Tensor.add`, `torch.add` and `__radd__`

@@ -193,7 +193,7 @@ def _is_in_place(operation: Operation) -> bool:
     """Return whether the program requested this write, and an out-of-place form exists."""
     name = operation.name
     return (
-        operation.in_place_requested
+        (operation.outer is None or operation.outer.in_place)
         and name.endswith("_")
         and not name.startswith("_")
         # `out=` writes another argument than the first.

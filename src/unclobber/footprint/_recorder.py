@@ -98,7 +98,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
         self._calls = FunctionCalls(self)
-        self._open_calls: list[tuple[bool, int, int]] = []
+        self._function: FunctionCall | None = None  # the torch function that the program runs
         self._step_began: int | None = None
 
     @property
@@ -108,6 +108,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
     @property
     def call(self) -> int | None:
         return self._modules[-1].number if self._modules else None
+
+    @property
+    def is_silent(self) -> bool:
+        return self._quiet or self._done
 
     # --- enter and leave ----------------------------------------------------------------------------
     def __enter__(self) -> MemoryRecorder:
@@ -155,7 +159,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
         # Fake tensors find each other's device by dispatching `prim.device`.
-        if self._quiet or self._done or func.namespace == "prim":
+        if self.is_silent or func.namespace == "prim":
             return func(*args, **kwargs)
         trace = self.trace
         trace.tick += 1
@@ -184,7 +188,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             call=self.call,
             backward=self._depth > 0,
             reads=tuple(storage.number for storage in reads),
-            in_place_requested=self._open_calls[-1][0] if self._open_calls else True,
         )
         # Only results of differentiable inputs are activations: an optimizer makes its state without
         # gradients.
@@ -205,23 +208,19 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if not operation.backward:
             results = [self._operand(output) for output in outputs]
             operation.results = tuple(result for result in results if result is not None)
-            operation.outer = self._open_calls[-1][2] if self._open_calls else None
             operation.kernel = func
             operation.arguments = compat.compilers.map_tensors(self._operand, (args, kwargs))
+            operation.outer = self._function
+            if self._function is not None:
+                self._function.operations.append(operation)
         trace.operations.append(operation)
         return out
 
     def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
-        operation.function = self._function or operation.name
+        operation.function = operation.name if self._function is None else self._function.name
         operation.wanted = wanted_memory(error)
         self.trace.failed = operation
         self._name_saves(inputs)
-
-    @property
-    def _function(self) -> str | None:
-        functions = self.trace.functions
-        number = self._open_calls[-1][2] if self._open_calls else len(functions)
-        return functions[number].name if number < len(functions) else None
 
     def _operand(self, tensor: Tensor) -> Operand | None:
         """Return the facts on a tensor of a call; None if it has no strided memory."""
@@ -326,7 +325,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             call=self.call,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
-            function=self._function,
+            function=None if self._function is None else self._function.name,
         )
         self.trace.saves.append(save)
         # `detach` is an operation, too, which the recorder must not count.
@@ -352,13 +351,9 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return held.tensor
 
     # --- calls ---------------------------------------------------------------------------------------
-    def call_begins(self, in_place: bool, name: str, given: Any) -> None:
-        trace = self.trace
-        number = len(trace.functions)
-        if not (self._done or self._quiet):
-            trace.functions.append(FunctionCall(name, self._values(given)))
-        # Pushed for ignored calls, too, because `call_ends` pops one for each.
-        self._open_calls.append((in_place, len(trace.operations), number))
+    def call_begins(self, name: str, in_place: bool, given: Any) -> None:
+        self._function = FunctionCall(name, in_place, self._values(given), self.trace.tick)
+        self.trace.functions.append(self._function)
 
     def _values(self, given: Any) -> tuple[Value, ...]:
         """Return the tensors of a call that have strided memory."""
@@ -371,18 +366,16 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
         return tuple(values)
 
-    def call_ends(self, name: str, out: Any) -> None:
+    def call_ends(self, out: Any) -> None:
         """Note the result of a torch function, and which operation made it."""
-        _, start, number = self._open_calls.pop()
-        if self._done or not isinstance(out, Tensor):
+        call, self._function = self._function, None
+        if call is None or self._done or not isinstance(out, Tensor):
             return
         # Only its address is read: reading a view's grad_fn may make torch refuse a later write.
-        result = self._number_of(out)
-        if result is not None and number < len(self.trace.functions):
-            self.trace.functions[number].result = result
-        for operation in self.trace.operations[start:]:
-            if result in operation.makes:
-                operation.function = name
+        call.result = self._number_of(out)
+        for operation in self.trace.operations[call.begin :]:
+            if call.result in operation.makes:
+                operation.function = call.name
 
     # --- backward ---------------------------------------------------------------------------------------
     def begin(self, call: EngineCall) -> list[Tensor] | None:

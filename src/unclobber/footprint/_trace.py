@@ -107,8 +107,7 @@ class Operation:
     writes: tuple[int, ...] = ()
     makes: tuple[int, ...] = ()
     function: str | None = None  # the called torch function whose result is this operation's result
-    in_place_requested: bool = True  # whether the program's call requests it; else the library decided
-    outer: int | None = None  # index in `Trace.functions` of the torch function that the program called
+    outer: FunctionCall | None = None  # the torch function that the program called, for forward only
     kernel: Any = None  # the dispatched function, for forward only
     arguments: Any = None  # its arguments with an `Operand` for each tensor, for forward only
     results: tuple[Operand, ...] = ()  # its results that have strided memory, for forward only
@@ -124,13 +123,20 @@ class Operation:
         return [argument for argument in args if isinstance(argument, Operand)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FunctionCall:
-    """An outermost call of a torch function."""
+    """An outermost call of a torch function; equal to no other."""
 
     name: str
+    in_place: bool  # whether it requests to write its argument; else what it writes is the library's choice
     tensors: tuple[Value, ...]  # the tensors among its arguments, in their order
+    begin: int  # the tick before its first operation
     result: int | None = None  # number of its result's storage; None if it returned no single tensor
+    operations: list[Operation] = field(default_factory=list)  # those of forward
+
+    @property
+    def site(self) -> Site:  # of a call with operations
+        return _places.key(self.operations[0].stack), self.name
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -268,30 +274,19 @@ class Trace:
         reader = self.last_reader.get(number)
         return 0 if reader is None else reader.tick
 
-    @cached_property
-    def inside_function(self) -> dict[int, list[Operation]]:
-        inside: dict[int, list[Operation]] = {}
-        for operation in self._no_backward:
-            if operation.outer is not None:
-                inside.setdefault(operation.outer, []).append(operation)
-        # A call that began while the recorder was quiet has a number, but no entry.
-        return {number: inside[number] for number in sorted(inside) if number < len(self.functions)}
-
-    def site(self, number: int) -> Site:
-        return self._site_calls[number][0]
-
     def site_call(self, operation: Operation | None) -> SiteCall | None:
         return None if operation is None else self._site_calls.get(operation.outer)
 
     @cached_property
-    def _site_calls(self) -> dict[int | None, SiteCall]:
-        """The calls in ``functions``, by their index, numbered at each site as another run numbers them."""
+    def _site_calls(self) -> dict[FunctionCall | None, SiteCall]:
+        """The calls with operations, numbered at each site as another run numbers them."""
         counts: Counter[Site] = Counter()
-        calls: dict[int | None, SiteCall] = {}
-        for number, inside in self.inside_function.items():
-            site = (_places.key(inside[0].stack), self.functions[number].name)
-            counts[site] += 1
-            calls[number] = (site, counts[site])
+        calls: dict[FunctionCall | None, SiteCall] = {}
+        for call in self.functions:
+            if call.operations:
+                site = call.site
+                counts[site] += 1
+                calls[call] = (site, counts[site])
         return calls
 
     @property

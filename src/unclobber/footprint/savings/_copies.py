@@ -12,7 +12,7 @@ from math import prod
 
 from .._facts import Sort
 from .._timeline import LASTING, Span
-from .._trace import Operand, Site, Storage, Trace
+from .._trace import FunctionCall, Operand, Site, Storage, Trace
 from . import _edits
 from ._option import Option, change_of
 from ._regions import POINTWISE, VIEWS, operands
@@ -25,7 +25,7 @@ _MOST = 5  # longest chain of calls from a kept tensor back to its source
 class _Chain:
     """Calls from a smaller tensor to a kept one."""
 
-    calls: tuple[int, ...]  # numbers in `Trace.functions`, the last one first
+    calls: tuple[FunctionCall, ...]  # the last one first
     kept: Storage
     base: Operand
     result: Operand
@@ -42,7 +42,7 @@ def copies(trace: Trace) -> Iterable[Option]:
     for storage in _candidates(trace):
         chain = _chain(trace, storage)
         if chain is not None:
-            sites = tuple(trace.site(call) for call in chain.calls)
+            sites = tuple(call.site for call in chain.calls)
             groups.setdefault(sites, []).append(chain)
     for sites, chains in groups.items():
         first = chains[0]
@@ -87,7 +87,7 @@ def _candidates(trace: Trace) -> Iterable[Storage]:
 def _chain(trace: Trace, kept: Storage) -> _Chain | None:
     """Return the chain of calls back to the source from which the most is saved, or None."""
     chains: list[_Chain] = []
-    calls: list[int] = []
+    calls: list[FunctionCall] = []
     result = None
     source = kept.number
     while len(calls) < _MOST and (step := _step(trace, source)) is not None:
@@ -102,15 +102,15 @@ def _chain(trace: Trace, kept: Storage) -> _Chain | None:
     return best if best is not None and best.gain > 0 else None
 
 
-def _step(trace: Trace, number: int) -> tuple[int, Operand, Operand] | None:
+def _step(trace: Trace, number: int) -> tuple[FunctionCall, Operand, Operand] | None:
     """Return the call that made a storage from one other tensor, with both operands, or None."""
     maker = trace.maker.get(number)
     # A written tensor can't be made again from its source, nor can the source be used once it is written.
-    if maker is None or maker.outer not in trace.inside_function or number in trace.written:
+    if maker is None or maker.outer is None or number in trace.written:
         return None
-    if not maker.results or trace.functions[maker.outer].result != number:
+    if not maker.results or maker.outer.result != number:
         return None
-    inside = trace.inside_function[maker.outer]
+    inside = maker.outer.operations
     made = {number for operation in inside for number in operation.makes}
     read = [operand for operation in inside for operand in operands(operation)]
     tensors = {operand.storage: operand for operand in read if operand.storage not in made}

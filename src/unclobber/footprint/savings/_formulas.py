@@ -55,7 +55,7 @@ def formulas(trace: Trace) -> list[Formula]:
         # once.
         if part.inner & trace.saves_of.keys() and len(set(part.sites)) == len(part.sites):
             by_key.setdefault(part.key, []).append(part)
-    runs = Counter(map(trace.site, flow.by_call))
+    runs = Counter(call.site for call in flow.by_call)
     matched = []
     for parts in by_key.values():
         # Only if every run of the last site is a part: an edit of the line changes them all.
@@ -131,13 +131,11 @@ def _apart(formulas: Iterable[Formula]) -> list[Formula]:
 def float_masks(trace: Trace) -> list[Formula]:
     """Return the calls of dropout that keep their mask as numbers, as torch does on the CPU."""
     groups: dict[Site, list[Section]] = {}
-    for number, inside in trace.inside_function.items():
-        call = trace.functions[number]
-        members = tuple(operation for operation in inside if operation.tick > trace.start)
+    for call in trace.functions:
+        members = tuple(operation for operation in call.operations if operation.tick > trace.start)
         drawn = {n for operation in members if operation.name == "bernoulli_" for n in operation.writes}
         if call.name == "dropout" and drawn & trace.saves_of.keys() and call.tensors:
-            site = trace.site(number)
-            groups.setdefault(site, []).append(Section(members, (), (), (call,), (site,)))
+            groups.setdefault(call.site, []).append(Section(members, (), (), (call,)))
     return [
         Formula(((0, 0),), _dropout, "torch.native_dropout({0}, p, True)[0]", tuple(parts))
         for parts in groups.values()

@@ -38,7 +38,10 @@ class Section:
     activations: tuple[Operand, ...]  # inputs that the program computed
     others: tuple[Operand, ...]  # other inputs: parameters, masks
     calls: tuple[FunctionCall, ...]  # the torch functions that the program called, in order
-    sites: tuple[Site, ...]  # the places at which it called them
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(call.site for call in self.calls)
 
     @property
     def result(self) -> Operand:
@@ -71,8 +74,8 @@ class Flow:
     def __init__(self, trace: Trace) -> None:
         """Index the operations of forward by call, maker, reader and writer."""
         self.trace = trace
-        self.operations = [op for op in trace.forward if op.outer in trace.inside_function]
-        self.by_call: dict[int, list[int]] = {}
+        self.operations = [op for op in trace.forward if op.outer is not None]
+        self.by_call: dict[FunctionCall, list[int]] = {}
         self._maker: dict[tuple[int, Value], int] = {}
         """Index of the operation that made a value, by the index of its reader and the value."""
         self._readers: dict[int, list[int]] = {}
@@ -149,19 +152,18 @@ class Flow:
         activations = tuple(operand for operand in values.values() if self._computed(operand))
         others = tuple(operand for operand in values.values() if not self._computed(operand))
         inside = [self.operations[at] for at in sorted(region)]
-        numbers = list(dict.fromkeys(operation.outer for operation in inside if operation.outer is not None))
+        calls = tuple(dict.fromkeys(operation.outer for operation in inside if operation.outer is not None))
         # A call is replaced as a whole or not at all.
-        whole = all(set(self.by_call[number]) <= region for number in numbers)
+        whole = all(set(self.by_call[call]) <= region for call in calls)
         last = inside[-1]
         if not (0 < len(activations) <= most and whole and len(inside) > 1 and last.output is not None):
             return None
         if not self._steady(region):
             return None
-        calls = tuple(self.trace.functions[number] for number in numbers)
         # The last call must return the part's result, because its caller gets the replacement's.
         if calls[-1].result != last.output.storage:
             return None
-        return Section(tuple(inside), activations, others, calls, tuple(map(self.trace.site, numbers)))
+        return Section(tuple(inside), activations, others, calls)
 
     def _steady(self, region: set[int]) -> bool:
         """Return whether each value that the region reads stays the same: neither written nor detached."""
