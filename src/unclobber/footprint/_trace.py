@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from ..source import Stack
+from ..torch_internals import compat
 from . import _places
 from ._facts import Kind, LiveBytes
 from ._names import HeldName, ModuleName
@@ -119,8 +120,7 @@ class Operation:
 
     @property
     def operands(self) -> list[Operand]:
-        args, _ = self.arguments or ((), {})
-        return [argument for argument in args if isinstance(argument, Operand)]
+        return [leaf for leaf in compat.compilers.tree_leaves(self.arguments) if isinstance(leaf, Operand)]
 
 
 @dataclass(slots=True, eq=False)

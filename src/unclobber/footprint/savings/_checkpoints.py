@@ -18,7 +18,7 @@ from .._timeline import Span
 from .._trace import ModuleCall, Operation, Trace, grouped
 from . import _edits
 from ._option import LEAST, Option
-from ._regions import VIEWS, operands
+from ._regions import VIEWS
 
 
 def groups(again: SecondForward) -> Iterator[Option]:
@@ -140,7 +140,7 @@ class SecondForward:
 
 def arithmetic(operation: Operation) -> float:
     """Return an operation's work by shapes: multiply-adds of products, 8 for each element of others."""
-    tensors = operands(operation)
+    tensors = operation.operands
     made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:
         return 2.0 * made * tensors[0].shape[-1]

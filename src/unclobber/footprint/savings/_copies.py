@@ -15,7 +15,7 @@ from .._timeline import LASTING, Span
 from .._trace import FunctionCall, Operand, Site, Storage, Trace
 from . import _edits
 from ._option import Option, change_of
-from ._regions import POINTWISE, VIEWS, operands
+from ._regions import POINTWISE, VIEWS
 
 _COPIES = frozenset({"_to_copy", "clone"})
 _MOST = 5  # longest chain of calls from a kept tensor back to its source
@@ -112,7 +112,7 @@ def _step(trace: Trace, number: int) -> tuple[FunctionCall, Operand, Operand] | 
         return None
     inside = maker.outer.operations
     made = {number for operation in inside for number in operation.makes}
-    read = [operand for operation in inside for operand in operands(operation)]
+    read = [operand for operation in inside for operand in operation.operands]
     tensors = {operand.storage: operand for operand in read if operand.storage not in made}
     result = maker.results[0]
     copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)

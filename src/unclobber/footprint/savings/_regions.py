@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...syntax import torch_table
-from ...torch_internals import compat
 from .._trace import FunctionCall, Operand, Operation, Site, Trace, Value
 
 _MOST = 30  # operations of a part at most
@@ -84,7 +83,7 @@ class Flow:
         for at, operation in enumerate(self.operations):
             assert operation.outer is not None
             self.by_call.setdefault(operation.outer, []).append(at)
-            for operand in operands(operation):
+            for operand in operation.operands:
                 if operand.value in latest:
                     # By the reader's position, because a write makes a new value with the same storage and
                     # shape.
@@ -136,12 +135,12 @@ class Flow:
     def _may_join(self, at: int, region: set[int], allowed: frozenset[str]) -> bool:
         operation = self.operations[at]
         # What needs no gradient comes in from outside, as a mask does: torch's function takes it as it is.
-        differentiable = any(operand.requires_grad for operand in operands(operation))
+        differentiable = any(operand.requires_grad for operand in operation.operands)
         may = operation.name in allowed and differentiable and not operation.writes
         return may and self.read_only_by(at, region)
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
-        read = ((at, operand) for at in sorted(region) for operand in operands(self.operations[at]))
+        read = ((at, operand) for at in sorted(region) for operand in self.operations[at].operands)
         return [(at, operand) for at, operand in read if self.maker(at, operand) not in region]
 
     def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Section | None:
@@ -170,7 +169,7 @@ class Flow:
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:
-            for operand in operands(self.operations[at]):
+            for operand in self.operations[at].operands:
                 known = differentiable.setdefault(operand.value, operand.requires_grad)
                 written = any(first < writer < last for writer in self._writers.get(operand.storage, ()))
                 # One value read with and without gradient was detached in between, which a fused call would
@@ -182,7 +181,3 @@ class Flow:
     def _computed(self, operand: Operand) -> bool:
         # A mask that is made in forward is none: it needs no gradient.
         return operand.requires_grad and self.trace.storages[operand.storage].kind in ("activation", "input")
-
-
-def operands(operation: Operation) -> list[Operand]:
-    return [leaf for leaf in compat.compilers.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

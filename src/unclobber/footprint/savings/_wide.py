@@ -14,7 +14,6 @@ from ...torch_internals import compat
 from .._timeline import Span
 from .._trace import Operand, Operation, Site, Trace
 from ._option import Option, change_of
-from ._regions import operands
 from ._sites import SitesMode
 
 _WIDE = "torch.float64"
@@ -42,9 +41,9 @@ def widened(trace: Trace) -> Iterable[Option]:
 
 
 def _narrow(operation: Operation) -> Operand | None:
-    tensors = operands(operation)
-    narrow = [operand for operand in tensors if operand.requires_grad and operand.dtype == "torch.float32"]
-    wide = [operand for operand in tensors if operand.dtype == _WIDE and operand.requires_grad]
+    tensors = [operand for operand in operation.operands if operand.requires_grad]
+    narrow = [operand for operand in tensors if operand.dtype == "torch.float32"]
+    wide = [operand for operand in tensors if operand.dtype == _WIDE]
     return narrow[0] if narrow and not wide else None
 
 
