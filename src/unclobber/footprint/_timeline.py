@@ -27,6 +27,19 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return merged
 
 
+def summed(spans: Iterable[Span], first: int, count: int) -> list[int]:
+    """Return the spans' bytes, together, at each of ``count`` ticks from ``first`` on."""
+    # Differences at the spans' ends, added up once, because there is a span for each call. One element more
+    # than ticks, for spans that end at the last one.
+    change = [0] * (count + 1)
+    for _, since, until, size in spans:
+        start, end = max(since - first, 0), min(until - first, count - 1)
+        if start <= end:
+            change[start] += size
+            change[end + 1] -= size
+    return list(accumulate(change))[:-1]
+
+
 @dataclass(frozen=True)
 class BytesOverTime:
     """Live bytes by tick, from ``first`` on."""
@@ -50,14 +63,8 @@ class BytesOverTime:
 
     def highest(self, values: Sequence[int], spans: Iterable[Span], *, sign: int) -> int:
         """Return the largest of the values by tick with ``sign`` times the spans' bytes added."""
-        # Differences at the spans' ends, added up once, because there is a span for each call.
-        change = [0] * (len(values) + 1)
-        for _, since, until, size in spans:
-            start, end = max(since - self.first, 0), min(until - self.first, len(values) - 1)
-            if start <= end:
-                change[start] += sign * size
-                change[end + 1] -= sign * size
-        return max(value + more for value, more in zip(values, accumulate(change), strict=False))
+        more = summed(spans, self.first, len(values))
+        return max(value + sign * size for value, size in zip(values, more, strict=True))
 
     def fall(self, spans: Iterable[Span]) -> int:
         """Return the bytes by which the step's peak falls without some memory."""

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, TypeVar
 
 from ..source import Stack
@@ -14,7 +13,7 @@ from ..torch_internals import compat
 from . import _places
 from ._facts import Kind, LiveBytes
 from ._names import HeldName, ModuleName
-from ._timeline import LASTING, BytesOverTime, Span, joined
+from ._timeline import LASTING, BytesOverTime, Span, joined, summed
 
 _SORTS = {**dict.fromkeys(LASTING, "lasting"), "gradient": "gradients", "temporary": "temporaries"}
 """Fields of `LiveBytes` that count storages of some kinds; those of other kinds are ``kept`` or ``other``."""
@@ -211,29 +210,21 @@ class Trace:
         A storage lives from the operation that made it to the one during which it was freed; memory that
         a kernel takes and gives back inside one operation isn't seen.
         """
-        first, last = self.start, self.tick
-        steps: dict[str, list[int]] = {
-            sort: [0] * (last - first + 2)
-            for sort in ("kept", "other", "gradients", "temporaries", "lasting")
+        spans: dict[str, list[Span]] = {
+            sort: [] for sort in ("kept", "other", "gradients", "temporaries", "lasting")
         }
-
-        def add(sort: str, since: int, until: int, size: int) -> None:
-            since, until = max(since, first), min(until, last)
-            if since <= until:
-                steps[sort][since - first] += size
-                steps[sort][until - first + 1] -= size
-
         for storage in self.storages:
             until, sort = self.end(storage), _SORTS.get(storage.kind, "other")
-            add(sort, storage.born, until, storage.bytes)
-            for _, since, end, size in self.kept_spans.get(storage.number, ()) if sort == "other" else ():
+            spans[sort].append((storage.number, storage.born, until, storage.bytes))
+            for number, since, end, size in (
+                self.kept_spans.get(storage.number, ()) if sort == "other" else ()
+            ):
                 # Moved from "other" to "kept" and not added, because each byte counts once.
-                add("other", since, min(end, until), -size)
-                add("kept", since, min(end, until), size)
-        # One element more than ticks, for spans that end at the last tick.
-        columns = [list(accumulate(changes))[:-1] for changes in steps.values()]
+                spans["other"].append((number, since, min(end, until), -size))
+                spans["kept"].append((number, since, min(end, until), size))
+        columns = [summed(lives, self.start, self.tick - self.start + 1) for lives in spans.values()]
         moments = [LiveBytes(at, *amounts) for at, amounts in enumerate(zip(*columns, strict=True))]
-        return BytesOverTime(first, moments)
+        return BytesOverTime(self.start, moments)
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:
