@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...model.text import plural
-from .._facts import Change, MemoryReport
+from .._facts import Change, StepMemory
 from .._trace import Trace
 from . import _edits, _formulas
 from ._cache import caches
@@ -21,7 +21,7 @@ from ._unneeded import unneeded
 from ._wide import widened
 
 
-def options(trace: Trace, report: MemoryReport) -> list[Option]:
+def options(trace: Trace, report: StepMemory) -> list[Option]:
     """Return all changes whose predicted saving exceeds `LEAST`, largest first."""
     again = SecondForward(trace)
     candidates = [
@@ -84,7 +84,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         yield Option(change_of(formula.results, "mask", title, _spelled(formula)), spans, formulas=(formula,))
 
 
-def _of_in_place(report: MemoryReport) -> Iterable[Option]:
+def _of_in_place(report: StepMemory) -> Iterable[Option]:
     """Yield a change for each in-place candidate that lowers the peak by itself."""
     for candidate in report.candidates:
         if candidate.peak_drop > 0:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._facts import CurvePoint
-from .._shown import StepMemory
+from .._facts import CurvePoint, StepMemory
 from .._timeline import BytesOverTime
 from .._trace import Trace
 from ._attempts import Attempts
