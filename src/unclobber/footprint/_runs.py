@@ -66,7 +66,7 @@ def memory(
     report = analyse(trace, command=(), fake=fake, step=backwards)
     if not try_changes:
         restore_randomness()
-        return advise.predicted(trace, report)
+        return advise.advised(trace, report)
 
     def run() -> str | None:
         """Run ``step`` with a change in it; return the reason why it failed, or None."""
@@ -83,7 +83,7 @@ def memory(
         recorder.give_back()
 
     try:
-        return advise.tried(report, Attempts(run, restore, trace, backwards))
+        return advise.advised(trace, report, Attempts(run, restore, trace, backwards))
     finally:
         restore()
 
@@ -104,7 +104,7 @@ def record_step(
     trace = recorder.trace
     recorder.learn(model, state)
     with recorder:
-        yield lambda: advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
+        yield lambda: advise.advised(trace, analyse(trace, command=(), fake=False, step=1))
 
 
 def record_program(
@@ -143,10 +143,10 @@ def record_program(
     report = analyse(trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or trace.ended_early is not None:
-        return advise.predicted(trace, report)
+        return advise.advised(trace, report)
     attempts = Attempts(run, restore_randomness, trace, step)
     report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
-    return advise.tried(report, attempts)
+    return advise.advised(trace, report, attempts)
 
 
 def _explained(failure: str, failed: Operation | None, fake: bool) -> str:

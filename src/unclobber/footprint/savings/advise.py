@@ -17,28 +17,20 @@ MOST_TRIED = 12  # changes that are run; each takes three runs of the program
 _STEPS = 5  # points of the curve at most, and checkpoints in the report
 
 
-def predicted(trace: Trace, report: StepMemory) -> StepMemory:
+def advised(trace: Trace, report: StepMemory, attempts: Attempts | None = None) -> StepMemory:
+    """Return the report with the changes: predicted, and measured by `attempts` if they could be run."""
     chosen = _worth_reporting(trace, report)
-    return _with(report, chosen, _curve(trace, chosen, None))
-
-
-def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
-    """Return the report with the changes that could be run, and their measured savings."""
-    trace = attempts.before
-    chosen = _worth_reporting(trace, report)
-    runnable = [option for option in chosen if option.runs]
-    for option in runnable[:MOST_TRIED]:
-        option.change = replace(option.change, tried=attempts.run((option,)))
-    for option in runnable[MOST_TRIED:]:
-        option.change = replace(option.change, why_untried=f"{MOST_TRIED} others come first")
-    # A change that lowers nothing when it is run is none.
-    useful = [o for o in chosen if (run := o.change.tried) is None or not run.proved or run.saved > 0]
-    useful.sort(key=lambda option: -option.change.saved)
-    return _with(report, useful, _curve(trace, useful, attempts))
-
-
-def _with(report: StepMemory, chosen: Sequence[Option], curve: tuple[CurvePoint, ...]) -> StepMemory:
-    return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
+    if attempts is not None:
+        runnable = [option for option in chosen if option.runs]
+        for option in runnable[:MOST_TRIED]:
+            option.change = replace(option.change, tried=attempts.run((option,)))
+        for option in runnable[MOST_TRIED:]:
+            option.change = replace(option.change, why_untried=f"{MOST_TRIED} others come first")
+        # A change that lowers nothing when it is run is none.
+        chosen = [o for o in chosen if (run := o.change.tried) is None or not run.proved or run.saved > 0]
+        chosen.sort(key=lambda option: -option.change.saved)
+    changes = tuple(option.change for option in chosen)
+    return replace(report, changes=changes, curve=_curve(trace, chosen, attempts))
 
 
 def _worth_reporting(trace: Trace, report: StepMemory) -> list[Option]:
