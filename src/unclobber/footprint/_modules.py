@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ._facts import ModuleTotal
 from ._names import Named
-from ._trace import PackedSave, Trace, grouped
+from ._trace import ModuleCall, PackedSave, Trace, grouped
 
 OUTSIDE = "outside of any module"
 
@@ -35,7 +35,7 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
     whole: Counter[Named] = Counter()
     for save in saves:
         size = trace.storages[save.storage].bytes
-        around = _around(trace, save.call)
+        around = _around(save.call)
         own[around[0] if around else None] += size
         whole.update(dict.fromkeys(around, size))
     # Calls of earlier steps ended before this step's forward.
@@ -49,12 +49,11 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
     return tuple(modules)
 
 
-def _around(trace: Trace, number: int | None) -> list[Named]:
+def _around(call: ModuleCall | None) -> list[Named]:
     around = []
-    while number is not None:
-        call = trace.calls[number]
+    while call is not None:
         around.append(call.key)
-        number = call.parent
+        call = call.parent
     return around
 
 

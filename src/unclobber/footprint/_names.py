@@ -17,7 +17,7 @@ from ..torch_internals import compat
 Named = tuple[int, str]  # tree and path of a module
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ModuleName:
     """A module, as reports name it."""
 

@@ -106,8 +106,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return self._modules[-1].label if self._modules else None
 
     @property
-    def call(self) -> int | None:
-        return self._modules[-1].number if self._modules else None
+    def _call(self) -> ModuleCall | None:
+        return self._modules[-1] if self._modules else None
 
     @property
     def is_silent(self) -> bool:
@@ -185,14 +185,13 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             overload=overload,
             stack=stack,
             module=module,
-            call=self.call,
             backward=self._depth > 0,
             reads=tuple(storage.number for storage in reads),
         )
         # Only results of differentiable inputs are activations: an optimizer makes its state without
         # gradients.
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-        if trace.forward_began is None and (differentiable or operation.call is not None):
+        if trace.forward_began is None and (differentiable or self._modules):
             trace.forward_began = trace.tick - 1
         try:
             out = func(*args, **kwargs)
@@ -321,8 +320,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             storage=storage.number,
             tick=self.trace.tick,
             stack=of_program(),
-            module=self.module,
-            call=self.call,
+            call=self._call,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
             function=None if self._function is None else self._function.name,
@@ -488,18 +486,16 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if self._done:
             return
         name = self._names.of(module)
-        trace = self.trace
         call = ModuleCall(
             name.path,
             name.kind,
             name.tree,
-            number=len(trace.calls),
-            parent=self.call,
-            begin=trace.tick,
+            parent=self._call,
+            begin=self.trace.tick,
             stack=of_program(),
             again=self._depth > 0,
         )
-        trace.calls.append(call)
+        self.trace.calls.append(call)
         self._modules.append(call)
 
     def _module_ends(self, *_: Any) -> None:

@@ -61,12 +61,11 @@ class Storage:
     name: str | None = None  # module path of a parameter or buffer
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ModuleCall(ModuleName):
-    """A run of a module's ``forward``."""
+    """A run of a module's ``forward``; equal to no other."""
 
-    number: int
-    parent: int | None
+    parent: ModuleCall | None
     begin: int  # the tick before its first operation
     end: int | None = None
     stack: Stack = ()
@@ -80,8 +79,7 @@ class PackedSave:
     storage: int
     tick: int
     stack: Stack
-    module: str | None
-    call: int | None  # number of the module call that made it
+    call: ModuleCall | None  # the innermost one that runs
     shape: tuple[int, ...]
     dtype: str
     died: int | None = None
@@ -90,6 +88,10 @@ class PackedSave:
     role: str | None = None
     edges: tuple[bool, ...] | None = None
     function: str | None = None  # the torch function whose call made it: `linear` for `addmm`
+
+    @property
+    def module(self) -> str | None:
+        return None if self.call is None else self.call.label
 
 
 @dataclass(slots=True)
@@ -101,7 +103,6 @@ class Operation:
     overload: str
     stack: Stack
     module: str | None
-    call: int | None
     backward: bool
     reads: tuple[int, ...]
     writes: tuple[int, ...] = ()

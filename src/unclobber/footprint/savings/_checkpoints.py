@@ -63,7 +63,7 @@ class SecondForward:
         self,
         title: str,
         write: str,
-        pieces: Sequence[tuple[ModuleCall, ...]],
+        pieces: Sequence[Sequence[ModuleCall]],
         edits: Callable[[], Edits] = tuple,
     ) -> Iterator[Option]:
         """Yield the change that computes modules again, if it lowers the peak enough to be reported.

@@ -43,15 +43,14 @@ def of_formula(formula: Formula) -> Edits:
 
 def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
     """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call is to be checkpointed."""
-    numbers = {call.number for call in calls}
     edits: dict[tuple[object, ...], SpanEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
-        here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
+        here = {other for other in trace.calls if not other.again and _places.key(other.stack) == key}
         place = _expression(call.stack)
         node = None if place is None else place.call_with_torch
         # Not if another module is called at this line: nn.Sequential calls its children from the line that
         # calls it.
-        if place is None or node is None or not set(here) <= numbers:
+        if place is None or node is None or not here <= set(calls):
             return ()
         # `**options` could hold a keyword that checkpoint() takes for itself.
         if any(keyword.arg is None for keyword in node.keywords):
@@ -66,7 +65,7 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
 def of_sequential(trace: Trace, parent: ModuleCall, row: Sequence[ModuleCall], pieces: int) -> Edits:
     """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if the row is all of an
     ``nn.Sequential``, which is called once."""
-    inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
+    inside = [call for call in trace.calls if call.parent is parent and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
     if len(inside) != len(row) or len(here) != 1:
         return ()

@@ -61,7 +61,7 @@ def pieces(again: SecondForward) -> Iterator[Option]:
         yield from front(single, saved_for_work, _BEST_PIECES)
 
 
-def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
+def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, list[ModuleCall]]]:
     """Yield rows of three modules or more, each called on the result of the one before, with their parent."""
     calls_of_step = trace.calls_of_step()
     times = Counter(call.key for call in calls_of_step)
@@ -70,33 +70,29 @@ def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
     for calls in children.values():
         for row in _runs(trace, calls, times):
             holder = row[0].path.rpartition(".")[0]
-            above = trace.calls[row[0].parent] if row[0].parent is not None else row[0]
+            above = row[0].parent or row[0]
             if holder and above.path != holder:
                 # A ModuleList is never called; the module that loops over it is.
-                above = ModuleCall(holder, "ModuleList", above.tree, -1, above.parent, above.begin)
+                above = ModuleCall(holder, "ModuleList", above.tree, above.parent, above.begin)
             yield above, row
 
 
-def _runs(
-    trace: Trace, calls: Sequence[ModuleCall], times: Counter[Named]
-) -> Iterator[tuple[ModuleCall, ...]]:
-    """Yield the longest runs of calls in which each goes on from the one before, three or more."""
+def _runs(trace: Trace, calls: Sequence[ModuleCall], times: Counter[Named]) -> list[list[ModuleCall]]:
+    """Return the longest runs of calls in which each goes on from the one before, three or more."""
 
     def row_of(call: ModuleCall) -> tuple[str, str]:
         return pattern(call.path), call.path.rpartition(".")[0]
 
-    run: list[ModuleCall] = []
+    runs: list[list[ModuleCall]] = [[]]
     for call in calls:
         # A module that runs twice has no single place in a row.
         once = times[call.key] == 1 and "*" in pattern(call.path)
+        run = runs[-1]
         if run and once and row_of(run[-1]) == row_of(call) and _goes_on(trace, run[-1], call):
             run.append(call)
-            continue
-        if len(run) > 2:
-            yield tuple(run)
-        run = [call] if once else []
-    if len(run) > 2:
-        yield tuple(run)
+        else:
+            runs.append([call] if once else [])
+    return [run for run in runs if len(run) > 2]
 
 
 def _goes_on(trace: Trace, before: ModuleCall, call: ModuleCall) -> bool:
