@@ -91,10 +91,8 @@ class KeepLess(SitesMode):
         self._unpack = (lambda held: held) if recorder is None else recorder.unpack
         self.hooks = saved_tensors_hooks(self._keep, compat.kept.recognizable(self._given_back))
 
-    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call; at a chosen site, note how its result is made again or which results equal it."""
-        if site is None:
-            return func(*args, **kwargs)
+    def called(self, site: Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, and note how its result is made again or which results equal it."""
         call = _identity(site[1], (args, kwargs)) if site in self._same else None
         self._running, self._saves = call, 0
         try:

@@ -170,13 +170,14 @@ class ReleaseMode(SitesMode):
         self._tensors: dict[int, tuple[Release, list[weakref.ref[Tensor]]]] = {}
         """The tensors that share a released storage, by its key."""
 
-    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a call, collect tensors to release, and release those for which it is the last reader."""
+        site = self.site_of(func)
         self._counts[site] += 1
-        call = None if site is None else (site, self._counts[site])
-        out = func(*args, **kwargs)
+        call = (site, self._counts[site])
+        out = func(*args, **(kwargs or {}))
         results = compat.compilers.tensors_in(out)
-        if call is not None and call in self._made:
+        if call in self._made:
             for tensor in results:
                 key = compat.tensors.storage_key_or_none(tensor)
                 if key is not None:
@@ -187,7 +188,7 @@ class ReleaseMode(SitesMode):
                 if entry is not None:
                     # Views, too, because each of them keeps the memory.
                     entry[1].append(weakref.ref(tensor))
-        if call is not None and call in self._after:
+        if call in self._after:
             self._give_up(self._after[call])
         return out
 

@@ -33,16 +33,16 @@ class InPlaceMode(SitesMode):
         self.substituted = 0
         self.places: set[Key] = set()
 
-    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def called(self, site: Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call in place if it is one of the chosen ones."""
-        if site is None or in_place_form(site[1]) is None or requests_in_place(func, args, kwargs):
+        line, operation = site
+        if in_place_form(operation) is None or requests_in_place(func, args, kwargs):
             return func(*args, **kwargs)
         # `3 + x` is x.__radd__(3), so its operands are swapped.
         turned = str(func.__name__).strip("_") in REVERSED and len(args) > 1
         operands = [args[1], args[0]] if turned else list(args)
         # A candidate names the first or the second operand.
         for position, operand in enumerate(operands[:2]):
-            line, operation = site
             if isinstance(operand, Tensor) and (*line, self._module(), operation, position) in self._keys:
                 self.places.add(line)
                 self.substituted += 1

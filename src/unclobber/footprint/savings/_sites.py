@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -31,16 +30,22 @@ class SitesMode(TorchFunctionMode):
         self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        site, name = None, name_of(func)
-        # Compare the name first: walking the stack for the site costs far more than a set lookup.
-        if name in self._names:
-            here = (_places.key(of_program()), name)
-            site = here if here in self.sites else None
-        return self.called(site, func, args, kwargs or {})
+        site = self.site_of(func)
+        kwargs = kwargs or {}
+        return func(*args, **kwargs) if site is None else self.called(site, func, args, kwargs)
 
-    @abstractmethod
-    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a call; its site is None if it is not to be changed."""
+    def site_of(self, func: Any) -> Site | None:
+        """Return the site of the running call if it is one of the chosen ones, else None."""
+        name = name_of(func)
+        # Compare the name first: walking the stack for the site costs far more than a set lookup.
+        if name not in self._names:
+            return None
+        site = (_places.key(of_program()), name)
+        return site if site in self.sites else None
+
+    def called(self, site: Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of a call at a chosen site; here it is not changed."""
+        return func(*args, **kwargs)
 
     def unseen(self) -> AbstractContextManager[None]:
         return nullcontext() if self._recorder is None else self._recorder.unseen()

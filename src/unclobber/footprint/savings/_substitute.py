@@ -37,9 +37,9 @@ class FormulaMode(SitesMode):
         """Inputs of each formula that have come in so far, by its identity."""
         self._busy = False  # whether it runs a replaced call: entered twice, it must not see that
 
-    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call, replaced if it belongs to a formula."""
-        if site is None or self._busy:
+    def called(self, site: Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call of a formula, replaced."""
+        if self._busy:
             return func(*args, **kwargs)
         self._busy = True
         try:

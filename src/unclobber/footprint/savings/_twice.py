@@ -26,13 +26,13 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
         if trace.written & {*second.reads, *second.makes}:
             continue
         known = first.setdefault(_computation(second), second)
-        here, there = trace.site_call(second), trace.site_call(known)
+        here, there = second.outer, known.outer
         if known is second or here is None or there is None:
             continue
         spans = tuple(_spans(trace, second, known))
         if spans:
-            groups.setdefault((here[0], there[0]), []).append((second, spans))
-    for (here_, there_), members in groups.items():
+            groups.setdefault((here.site, there.site), []).append((second, spans))
+    for sites, members in groups.items():
         name = members[0][0].name.strip("_")
         change = change_of(
             [second for second, _ in members],
@@ -40,7 +40,7 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             f"{name} of the same tensors is computed a second time, and kept twice",
             "compute it once, and use the result in both places",
         )
-        yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
+        yield Option(change, tuple(s for _, spans in members for s in spans), same=sites)
 
 
 def _computation(operation: Operation) -> tuple[Any, ...]:

@@ -24,12 +24,12 @@ def widened(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
     for operation in trace.forward:
-        if not operation.results or operation.outer is None:
+        if operation.outer is None or not operation.results or operation.results[0].dtype != _WIDE:
             continue
-        call, narrow = trace.site_call(operation), _narrow(operation)
-        if call is not None and narrow is not None and operation.results[0].dtype == _WIDE:
-            groups.setdefault(call[0], []).append((operation, narrow))
-    spans = tuple(_spans(trace)) if groups else ()
+        narrow = _narrow(operation)
+        if narrow is not None:
+            groups.setdefault(operation.outer.site, []).append((operation, narrow))
+    spans = tuple(_spans(trace))
     for site, members in groups.items():
         dtype = members[0][1].dtype.removeprefix("torch.")
         instead = f"convert the float64 operand: .to(torch.{dtype})"
@@ -66,20 +66,13 @@ def _spans(trace: Trace) -> Iterable[Span]:
 class NarrowMode(SitesMode):
     """A mode in which some calls get floating-point numbers no wider than their differentiable operand."""
 
-    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if site is not None:
-            tensors = compat.compilers.tensors_in((args, kwargs))
-            narrow = [tensor for tensor in tensors if tensor.requires_grad]
-            if narrow:
-                return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
-        return func(*args, **kwargs)
-
-    @staticmethod
-    def _narrowed(
-        func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor, *, single: bool
-    ) -> Any:
-        """Run a call with its operands converted to the dtype of `operand`; leave a conversion out."""
-        if single:  # a call with a single tensor is the conversion itself, which is left out
+    def called(self, site: Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call with its operands converted to the dtype of the one that needs a gradient."""
+        tensors = compat.compilers.tensors_in((args, kwargs))
+        operand = next((tensor for tensor in tensors if tensor.requires_grad), None)
+        if operand is None:
+            return func(*args, **kwargs)
+        if len(tensors) == 1:  # the call is the conversion itself, which is left out
             return operand
 
         def converted(tensor: Tensor) -> Tensor:
