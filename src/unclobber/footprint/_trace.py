@@ -204,6 +204,9 @@ class Trace:
     def end(self, life: Storage | PackedSave) -> int:
         return self.tick if life.died is None else life.died
 
+    def span(self, storage: Storage, since: int) -> Span:
+        return storage.number, since, self.end(storage), storage.bytes
+
     @cached_property
     def bytes(self) -> BytesOverTime:
         """The live bytes of the recorded step, tick by tick.

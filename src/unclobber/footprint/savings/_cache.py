@@ -25,7 +25,7 @@ def caches(trace: Trace) -> Iterable[Option]:
             "keys and values are cached (use_cache), as for generating",
             "model(…, use_cache=False), or model.config.use_cache = False",
         )
-        spans = tuple((storage.number, storage.born, trace.end(storage), storage.bytes) for storage in made)
+        spans = tuple(trace.span(storage, storage.born) for storage in made)
         yield Option(change, spans, without_cache=True)
 
 

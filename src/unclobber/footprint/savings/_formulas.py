@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +61,18 @@ def formulas(trace: Trace) -> list[Formula]:
         # Only if every run of the last site is a part: an edit of the line changes them all.
         if len(parts) == runs[parts[0].sites[-1]]:
             # Once for each source, because a comparison runs many candidates on small tensors.
-            match = _match(parts[0])
-            formula = None if match is None else _formula(match, parts)
+            formula = _formula(parts)
             if formula is not None:
                 matched.append(formula)
     matched.sort(key=lambda formula: -len(formula.parts[0].operations))
-    return _apart(matched)
+    taken: set[int] = set()
+    apart = []
+    for formula in matched:
+        ticks = {operation.tick for part in formula.parts for operation in part.operations}
+        if not ticks & taken:
+            taken |= ticks
+            apart.append(formula)
+    return apart
 
 
 def _candidates(flow: Flow) -> Iterator[Section]:
@@ -94,17 +100,15 @@ def _product_after(flow: Flow, softmax: int) -> int | None:
     return None
 
 
-def _match(part: Section) -> _fused.Fused | None:
-    try:
-        replay = Replay(part)
-    except ValueError:
-        return None
-    return _fused.matching(replay)
-
-
-def _formula(match: _fused.Fused, parts: list[Section]) -> Formula | None:
-    """Return the formula of equal parts, or None if an input of the new call comes in at no site."""
+def _formula(parts: list[Section]) -> Formula | None:
+    """Return the formula of equal parts; None if no function is equal or an input comes in at no site."""
     part = parts[0]
+    try:
+        match = _fused.matching(Replay(part))
+    except ValueError:  # it can't be computed again
+        return None
+    if match is None:
+        return None
     takes = []
     for at in match.inputs:
         value = part.inputs[at].value
@@ -113,18 +117,6 @@ def _formula(match: _fused.Fused, parts: list[Section]) -> Formula | None:
             return None
         takes.append(origins[0])
     return Formula(tuple(takes), match.function, match.call, tuple(parts))
-
-
-def _apart(formulas: Iterable[Formula]) -> list[Formula]:
-    """Return the formulas that share no operation with one before them."""
-    taken: set[int] = set()
-    chosen = []
-    for formula in formulas:
-        ticks = {operation.tick for part in formula.parts for operation in part.operations}
-        if not ticks & taken:
-            taken |= ticks
-            chosen.append(formula)
-    return chosen
 
 
 # --- masks -------------------------------------------------------------------------------------------

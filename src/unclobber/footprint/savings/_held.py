@@ -145,7 +145,7 @@ def _by_place(trace: Trace, storages: list[Storage]) -> Option:
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
-    return tuple((s.number, s.last_use + 1, trace.end(s), s.bytes) for s in storages)
+    return tuple(trace.span(storage, storage.last_use + 1) for storage in storages)
 
 
 # --- a run with it -----------------------------------------------------------------------------------

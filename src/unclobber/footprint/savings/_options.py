@@ -25,7 +25,7 @@ def options(trace: Trace, report: StepMemory) -> list[Option]:
     """Return all changes whose predicted saving exceeds `LEAST`, largest first."""
     again = SecondForward(trace)
     candidates = [
-        *_of_formulas(trace, _formulas.formulas(trace)),
+        *_of_formulas(trace),
         *_of_masks(trace),
         *copies(trace),
         *computed_twice(trace),
@@ -48,9 +48,9 @@ def options(trace: Trace, report: StepMemory) -> list[Option]:
 
 
 # --- what is computed otherwise ----------------------------------------------------------------------
-def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
+def _of_formulas(trace: Trace) -> Iterable[Option]:
     """Yield a change for each written-out formula that torch computes in one piece on this device."""
-    for formula in formulas:
+    for formula in _formulas.formulas(trace):
         if formula.in_pieces:
             continue
         after = {
@@ -58,10 +58,7 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             for part in formula.parts
             for number in part.inner & trace.saves_of.keys()
         }
-        spans = tuple(
-            (number, after[number] + 1, trace.end(trace.storages[number]), trace.storages[number].bytes)
-            for number in sorted(after)
-        )
+        spans = tuple(trace.span(trace.storages[number], after[number] + 1) for number in sorted(after))
         count = len({operation.outer for operation in formula.parts[0].operations})
         title = f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs"
         change = change_of(formula.results, "formula", title, _spelled(formula), _edits.of_formula(formula))
@@ -101,9 +98,6 @@ def _of_in_place(report: StepMemory) -> Iterable[Option]:
 
 
 def _spelled(formula: Formula) -> str:
-    names = (
-        ("x", "y", "z", "mask") if formula.name != "scaled_dot_product_attention" else ("q", "k", "v", "mask")
-    )
-    if "norm" in formula.name:
-        names = ("x", "weight", "bias", "")
+    attends = formula.name == "scaled_dot_product_attention"
+    names = ("q", "k", "v", "mask") if attends else ("x", "weight", "bias")
     return formula.call.format(*names)

@@ -33,13 +33,9 @@ class RowRunner:
         self._inside = False
         self._result: Any = None
         self._forward = modules[0].forward
-        for module in modules:
-            run = (
-                self._first
-                if module is modules[0]
-                else functools.partial(self._later, module, module.forward)
-            )
-            module.forward = run
+        modules[0].forward = self._first
+        for module in modules[1:]:
+            module.forward = functools.partial(self._later, module, module.forward)
 
     def _first(self, *args: Any, **kwargs: Any) -> Any:
         """Run the whole row in place of its first module, under `checkpoint`."""
