@@ -7,7 +7,7 @@ keeps a copy of the old one, or the old one dies at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..derivatives import Rule, by_operation, in_place_row
@@ -38,9 +38,9 @@ class _Call:
 
 def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
     """Return the program's in-place operations, the possible ones, and their joint drop of the peak."""
-    search = _InPlaceCalls(trace)
-    chances = search.chances()
-    used = grouped(search.used(), lambda call: (call.line, call.operation.name))
+    forward = [op for op in trace.operations if not op.backward and op.tick > trace.began]
+    chances = _chances(trace, forward)
+    used = grouped(_used(trace, forward), lambda call: (call.line, call.operation.name))
     lines = grouped(chances, lambda call: (call.line, call.key[-2:]))
     candidates = [_candidate(calls, trace.bytes) for calls in lines.values()]
     candidates.sort(key=lambda candidate: (-candidate.peak_drop, -candidate.bytes))
@@ -80,113 +80,109 @@ def _candidate(calls: list[_Call], line: BytesOverTime) -> InPlaceCandidate:
     )
 
 
-class _InPlaceCalls:
-    """The in-place operations of a recording's forward, and those that could be."""
+# --- the in-place operations that are there ----------------------------------------------------------
+def _used(trace: Trace, forward: Iterable[Operation]) -> Iterator[_Call]:
+    """Yield those that write an activation, each with the bytes of its out-of-place form and why."""
+    saving = {_places.key(save.stack) for save in trace.saves}
+    for operation in forward:
+        if operation.operands and _is_in_place(operation):
+            target = operation.operands[0]
+            if trace.storages[target.storage].kind == "activation":
+                saves = _places.key(operation.stack) in saving
+                yield _spared(trace, operation, target, saves=saves)
 
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._forward = [op for op in trace.operations if not op.backward and op.tick > trace.began]
-        self._saving = {_places.key(save.stack) for save in trace.saves}
 
-    # --- the in-place operations that are there ------------------------------------------------------
-    def used(self) -> Iterator[_Call]:
-        """Yield those that write an activation, each with the bytes of its out-of-place form and why."""
-        for operation in self._forward:
-            if operation.operands and _is_in_place(operation):
-                target = operation.operands[0]
-                if self._trace.storages[target.storage].kind == "activation":
-                    yield self._use(operation, target)
+def _spared(trace: Trace, operation: Operation, target: Operand, *, saves: bool) -> _Call:
+    """Return an in-place operation, with the extra bytes of its out-of-place form and why.
 
-    def _use(self, operation: Operation, target: Operand) -> _Call:
-        """Return an in-place operation, with the extra bytes of its out-of-place form and why."""
-        until, size = operation.tick, target.bytes
-        reason = "out of place, both values live during this operation only"
-        rule = _rule(operation.name[:-1], operation.overload)
-        # Nothing is recorded in a custom Function's forward, whose tensors require grad all the same.
-        if rule is not None and target.requires_grad and _places.key(operation.stack) in self._saving:
-            if _keeps_self(in_place_row(rule) or rule, operation):
-                size, reason = 0, "autograd keeps a copy of the old value"
-            elif _keeps_self(rule, operation):
-                reason = "out of place, backward would keep the old value too"
-                later = [save for save in self._saves(target.storage) if save.tick >= operation.tick]
-                until = max(map(self._trace.end, later), default=until)
-        return _Call(operation, 0, (target.storage, operation.tick, until, size), reason)
+    Args:
+        saves: Whether a tensor is saved on its line. Nothing is in a custom Function's forward, whose tensors
+            require grad all the same.
+    """
+    until, size = operation.tick, target.bytes
+    reason = "out of place, both values live during this operation only"
+    rule = _rule(operation.name[:-1], operation.overload)
+    if rule is not None and target.requires_grad and saves:
+        if _keeps_self(in_place_row(rule) or rule, operation):
+            size, reason = 0, "autograd keeps a copy of the old value"
+        elif _keeps_self(rule, operation):
+            reason = "out of place, backward would keep the old value too"
+            later = [save for save in trace.saves_of.get(target.storage, ()) if save.tick >= operation.tick]
+            until = max(map(trace.end, later), default=until)
+    return _Call(operation, 0, (target.storage, operation.tick, until, size), reason)
 
-    # --- those that could be -------------------------------------------------------------------------
-    def chances(self) -> list[_Call]:
-        """Return the calls that could be in place; only of lines of which every call could."""
-        lines: dict[tuple[object, ...], list[_Call | None]] = {}
-        taken: set[int] = set()
-        for operation in self._forward:
-            if operation.output is not None:
-                chance = self._chance(operation, taken)
-                key = (_places.key(operation.stack), operation.module, operation.function)
-                lines.setdefault(key, []).append(chance)
-                if chance is not None:
-                    # A second candidate on one storage would find the value of the first.
-                    taken.add(operation.operands[chance.operand].storage)
-        # An edit of a line changes all its calls. Without a line there is nothing to edit.
-        return [
-            chance
-            for (line, *_), chances in lines.items()
-            if line and len({chance and chance.operand for chance in chances}) == 1
-            for chance in chances
-            if chance is not None
-        ]
 
-    def _chance(self, operation: Operation, taken: set[int]) -> _Call | None:
-        """Return how a call could be in place, or None. Each storage is offered once."""
-        rule = _rule(operation.name, operation.overload)
-        in_place = None if rule is None else in_place_row(rule)
-        # Only what the program called: `mul` inside of `dropout` can't be written otherwise, but `dropout`
-        # has an in-place form (test_in_place.py, test_dropout_is_one_operation).
-        if in_place is None or operation.function is None or in_place_form(operation.function) is None:
-            return None
-        # a + b is b + a, so either operand may take the result (test_in_place.py,
-        # test_either_operand_of_a_sum).
-        either = operation.name == "add" and operation.arguments[1].get("alpha", 1) == 1
-        keeps_old = _keeps_self(in_place, operation)
-        for position, operand in enumerate(operation.operands[: 2 if either else 1]):
-            if operand.storage not in taken and self._free(operation, position, keeps_old=keeps_old):
-                old = self._trace.storages[operand.storage]
-                span = (old.number, operation.tick, self._trace.end(old), old.bytes)
-                return _Call(operation, position, span)
+# --- those that could be -----------------------------------------------------------------------------
+def _chances(trace: Trace, forward: Iterable[Operation]) -> list[_Call]:
+    """Return the calls that could be in place; only of lines of which every call could."""
+    lines: dict[tuple[object, ...], list[_Call | None]] = {}
+    taken: set[int] = set()
+    for operation in forward:
+        if operation.output is not None:
+            chance = _chance(trace, operation, taken)
+            key = (_places.key(operation.stack), operation.module, operation.function)
+            lines.setdefault(key, []).append(chance)
+            if chance is not None:
+                # A second candidate on one storage would find the value of the first.
+                taken.add(operation.operands[chance.operand].storage)
+    # An edit of a line changes all its calls. Without a line there is nothing to edit.
+    return [
+        chance
+        for (line, *_), chances in lines.items()
+        if line and len({chance and chance.operand for chance in chances}) == 1
+        for chance in chances
+        if chance is not None
+    ]
+
+
+def _chance(trace: Trace, operation: Operation, taken: set[int]) -> _Call | None:
+    """Return how a call could be in place, or None. Each storage is offered once."""
+    rule = _rule(operation.name, operation.overload)
+    in_place = None if rule is None else in_place_row(rule)
+    # Only what the program called: `mul` inside of `dropout` can't be written otherwise, but `dropout`
+    # has an in-place form (test_in_place.py, test_dropout_is_one_operation).
+    if in_place is None or operation.function is None or in_place_form(operation.function) is None:
         return None
+    # a + b is b + a, so either operand may take the result (test_in_place.py,
+    # test_either_operand_of_a_sum).
+    either = operation.name == "add" and operation.arguments[1].get("alpha", 1) == 1
+    keeps_old = _keeps_self(in_place, operation)
+    for position, operand in enumerate(operation.operands[: 2 if either else 1]):
+        if operand.storage not in taken and _free(trace, operation, position, keeps_old=keeps_old):
+            span = trace.span(trace.storages[operand.storage], operation.tick)
+            return _Call(operation, position, span)
+    return None
 
-    def _free(self, operation: Operation, position: int, *, keeps_old: bool) -> bool:
-        """Return whether neither autograd nor the program reads the operand's old value after the operation.
 
-        Args:
-            keeps_old: Whether autograd keeps a copy of the old value if the operation is in place.
-        """
-        operand, output = operation.operands[position], operation.output
-        assert output is not None
-        old, new = self._trace.storages[operand.storage], self._trace.storages[output.storage]
-        same = (operand.shape, operand.strides, operand.dtype) == (output.shape, output.strides, output.dtype)
-        fresh = operation.makes == (new.number,) and new.kind == "activation"
-        made = operand.whole and not operand.leaf and old.kind == "activation" and old.made
-        # A value alive at the end still has a name, and the program may read it without any operation.
-        if not (same and fresh and made) or old.died is None:
-            return False
-        own = [save for save in self._saves(old.number) if _own(save, operation)]
-        alive = [save for save in self._saves(old.number) if self._trace.end(save) >= operation.tick]
-        others = [save for save in alive if not _own(save, operation)]
-        if old.last_use > operation.tick:
-            # Read later only because this operation keeps it, and in place it keeps none.
-            readers = [
-                op for op in self._trace.operations if op.tick > operation.tick and old.number in op.reads
-            ]
-            only_here = alive and not others and all(save.role == "self" for save in alive)
-            last = bool(readers) and readers[-1].tick == old.last_use
-            return bool(only_here and not keeps_old and last and all(reader.backward for reader in readers))
-        # A tensor that needs no gradient must not come to need one behind its other names.
-        if others or (output.requires_grad and not operand.requires_grad):
-            return False
-        # In place, autograd would keep a copy of the operand that it keeps now, so nothing would be gained.
-        return not own or (position == 0 and not keeps_old)
+def _free(trace: Trace, operation: Operation, position: int, *, keeps_old: bool) -> bool:
+    """Return whether neither autograd nor the program reads the operand's old value after the operation.
 
-    def _saves(self, number: int) -> Sequence[PackedSave]:
-        return self._trace.saves_of.get(number, ())
+    Args:
+        keeps_old: Whether autograd keeps a copy of the old value if the operation is in place.
+    """
+    operand, output = operation.operands[position], operation.output
+    assert output is not None
+    old, new = trace.storages[operand.storage], trace.storages[output.storage]
+    same = (operand.shape, operand.strides, operand.dtype) == (output.shape, output.strides, output.dtype)
+    fresh = operation.makes == (new.number,) and new.kind == "activation"
+    made = operand.whole and not operand.leaf and old.kind == "activation" and old.made
+    # A value alive at the end still has a name, and the program may read it without any operation.
+    if not (same and fresh and made) or old.died is None:
+        return False
+    saves = trace.saves_of.get(old.number, ())
+    alive = [save for save in saves if trace.end(save) >= operation.tick]
+    others = [save for save in alive if not _own(save, operation)]
+    if old.last_use > operation.tick:
+        # Read later only because this operation keeps it, and in place it keeps none.
+        readers = [op for op in trace.operations if op.tick > operation.tick and old.number in op.reads]
+        only_here = alive and not others and all(save.role == "self" for save in alive)
+        last = bool(readers) and readers[-1].tick == old.last_use
+        return bool(only_here and not keeps_old and last and all(reader.backward for reader in readers))
+    # A tensor that needs no gradient must not come to need one behind its other names.
+    if others or (output.requires_grad and not operand.requires_grad):
+        return False
+    # In place, autograd would keep a copy of the operand that it keeps now, so nothing would be gained.
+    return not any(_own(save, operation) for save in saves) or (position == 0 and not keeps_old)
 
 
 def _is_in_place(operation: Operation) -> bool:
