@@ -67,8 +67,8 @@ def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak:
         dtype=saves[0].dtype,
         shape=saves[0].shape,
         roles=tuple(_role(save) for save in saves),
-        made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
-        made_by=storage.operation if storage.made else storage.name,
+        made_at=_places.place(storage.stack),
+        made_by=storage.operation or storage.name,
         since=max(min(save.tick for save in saves), storage.born) - trace.start,
         until=max(trace.end(save) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
@@ -167,7 +167,7 @@ def _peak(
 def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
     """Yield the gradients that backward made, with their lives in ticks."""
     for storage in trace.storages:
-        if storage.kind in ("temporary", "gradient") and storage.made and storage.born > began:
+        if storage.kind in ("temporary", "gradient") and storage.operation and storage.born > began:
             yield GradientLife(
                 bytes=storage.bytes,
                 place=_places.place(storage.stack),

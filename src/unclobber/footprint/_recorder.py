@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..model.text import wanted_memory
@@ -140,9 +139,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._finish()
 
     def _finish(self) -> None:
-        if not self._done:
-            self._done = True
-            self._refs.clear()  # without the references, frees after the step go unnoticed
+        self._done = True
+        self._refs.clear()  # without the references, frees after the step go unnoticed
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
@@ -246,14 +244,15 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return tuple(storage.number for storage in storages if storage is not None)
 
     # --- storages ---------------------------------------------------------------------------------------
+    def _known(self, tensor: Tensor) -> Storage | None:
+        key = compat.tensors.storage_key_or_none(tensor)
+        return None if key is None else self._live.get(key) or self._add(key, tensor, "input")
+
     def _seen(self, tensor: Tensor) -> Storage | None:
         """Return the record of a tensor's storage; one that is new here is older than the recording."""
-        key = compat.tensors.storage_key_or_none(tensor)
-        if key is None or is_lazy(tensor):  # a LazyLinear's weight has no shape before the first forward
-            return None
-        storage = self._live.get(key)
+        storage = self._known(tensor)
         if storage is None:
-            storage = self._add(key, tensor, "input", made=False)
+            return None
         # Not during a backward: views made on the way have no grad_fn yet and look like leaves.
         unknown = storage.kind in ("input", "activation") and not self._depth and not tensor._is_view()
         if unknown and tensor.requires_grad and not compat.graph.has_history(tensor):
@@ -278,24 +277,16 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 # resize_ may have grown it
                 known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())
                 continue
-            storage = self._add(key, tensor, kind, made=True)
+            storage = self._add(key, tensor, kind)
+            storage.born, storage.operation = self.trace.tick, operation.name
             storage.stack, storage.module = operation.stack, operation.module
-            storage.operation = operation.name
             yield storage.number
 
-    def _add(self, key: int, tensor: Tensor, kind: Kind, *, made: bool) -> Storage:
+    def _add(self, key: int, tensor: Tensor, kind: Kind) -> Storage:
         """Add a record for a storage, and note the tick at which it is freed."""
         trace = self.trace
         memory = tensor.untyped_storage()
-        storage = Storage(
-            number=len(trace.storages),
-            bytes=memory.nbytes(),
-            # A storage from before the recording counts from its start.
-            born=trace.tick if made else 0,
-            kind=kind,
-            made=made,
-            last_use=trace.tick,
-        )
+        storage = Storage(len(trace.storages), memory.nbytes(), kind, last_use=trace.tick)
         trace.storages.append(storage)
         self._live[key] = storage
 
@@ -357,9 +348,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         """Return the tensors of a call that have strided memory."""
         values = []
         for tensor in compat.compilers.tensors_in(given):
-            key = compat.tensors.storage_key_or_none(tensor)
-            if key is not None:
-                storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
+            storage = self._known(tensor)
+            if storage is not None:
                 offset = int(tensor.storage_offset())
                 values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
         return tuple(values)
@@ -519,17 +509,16 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         for tensor in state:
             self._seen(tensor)
 
+    def _name(self, kind: Kind, named: Iterable[tuple[str, Tensor]]) -> None:
+        for path, tensor in named:
+            storage = self._seen(tensor)
+            if storage is not None:
+                storage.kind, storage.name = kind, path
+
     def _learned(self, root: torch.nn.Module, tree: int) -> None:
         """Name the tensors of a new outermost module."""
-        kinds: tuple[tuple[Kind, Iterable[tuple[str, Tensor]]], ...] = (
-            ("parameter", root.named_parameters()),
-            ("buffer", root.named_buffers()),
-        )
-        for kind, named in kinds:
-            for path, tensor in named:
-                storage = self._seen(tensor)
-                if storage is not None:
-                    storage.kind, storage.name = kind, path
+        self._name("parameter", root.named_parameters())
+        self._name("buffer", root.named_buffers())
         if self.put_back:
             buffers = list(root.buffers())
             self._statistics += zip(buffers, self._copies(buffers), strict=True)

@@ -50,12 +50,11 @@ class Storage:
 
     number: int
     bytes: int
-    born: int
     kind: Kind
-    made: bool  # whether a recorded operation made it; else it was there before
+    born: int = 0  # tick of the operation that made it; 0 if it was there before
     stack: Stack = ()
     module: str | None = None
-    operation: str = ""
+    operation: str | None = None  # the operation that made it; None if it was there before
     died: int | None = None
     last_use: int = 0
     name: str | None = None  # module path of a parameter or buffer
