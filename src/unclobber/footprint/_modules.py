@@ -12,6 +12,7 @@ from ._names import Named
 from ._trace import ModuleCall, PackedSave, Trace, grouped
 
 OUTSIDE = "outside of any module"
+_LEAST = 0.01  # share of the whole; rows that keep less are left out
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,13 @@ def _around(call: ModuleCall | None) -> list[Named]:
 
 
 # --- as a table --------------------------------------------------------------------------------------
-def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]:
-    """Return the tree of modules as rows; those that differ by their numbers alone share one (``h.*``).
-
-    Args:
-        least: Share of the whole; rows that keep less are left out.
-    """
+def rows(modules: Iterable[ModuleTotal]) -> list[ModuleRow]:
+    """Return the tree of modules as rows; those that differ by their numbers alone share one (``h.*``)."""
     merged = grouped(modules, lambda module: (module.tree, pattern(module.path)))
     total = sum(module.own for group in merged.values() for module in group)
     sizes = {key: sum(module.bytes for module in group) for key, group in merged.items()}
     # If nothing is kept at all, the rows still show the calls.
-    shown = [key for key, size in sizes.items() if size > least * total or not total]
+    shown = [key for key, size in sizes.items() if size > _LEAST * total or not total]
     children = grouped(shown, lambda key: _above(key, shown))
     table: list[ModuleRow] = []
 

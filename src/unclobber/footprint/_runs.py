@@ -132,14 +132,14 @@ def record_program(
     if progress is not None:
         progress(0)
     trace = recorder.trace
-    if failure is None:
-        trace.failed = None
-    else:
+    if failure is not None:
         trace.ended_early = _explained(failure, trace.failed, fake)
-    # What is recorded then is of another moment than the wanted one.
-    if failure is None and 0 < trace.backwards < step:
-        called = f"the program called backward {plural(trace.backwards, 'time')} only"
-        trace.ended_early = f"{called}, and not {step}: this is what it held at its end"
+    else:
+        trace.failed = None
+        # What is recorded then is of another moment than the wanted one.
+        if 0 < trace.backwards < step:
+            called = f"the program called backward {plural(trace.backwards, 'time')} only"
+            trace.ended_early = f"{called}, and not {step}: this is what it held at its end"
     report = analyse(trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or trace.ended_early is not None:

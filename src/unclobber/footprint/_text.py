@@ -11,9 +11,10 @@ from ._facts import KeptStorage, StepMemory, short
 _LINES = 12
 _REASONS = 3
 _FEW = 4  # lines and changes in the short table
+_USUAL = 80  # width of the short table
 
 
-def to_text(report: StepMemory, width: int = 80) -> str:
+def to_text(report: StepMemory, width: int) -> str:
     """Return the report for a terminal of this width, without a newline at the end."""
     if report.peak is None:
         return "nothing recorded: the program ran no operation of torch's"
@@ -32,10 +33,10 @@ def to_text(report: StepMemory, width: int = 80) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def to_table(report: StepMemory, width: int = 80) -> str:
+def to_table(report: StepMemory) -> str:
     """Return the report in about ten lines: the peak, the lines that keep most, the best changes."""
     if report.peak is None:
-        return to_text(report, width)
+        return to_text(report, _USUAL)
     now = report.peak.moment
     rows = [f"peak {size(now.step)} of this step, {size(now.kept)} of it kept for backward"]
     rows += [
@@ -47,7 +48,7 @@ def to_table(report: StepMemory, width: int = 80) -> str:
             f"{plural(len(report.changes), 'change')} would lower the peak; print() shows the whole report"
         )
         rows += [f"  {size(change.saved):>10}  {_sentences.head(change)}" for change in report.changes[:_FEW]]
-    return "\n".join(row if len(row) <= width else f"{row[: width - 2]} …" for row in rows)
+    return "\n".join(row if len(row) <= _USUAL else f"{row[: _USUAL - 2]} …" for row in rows)
 
 
 def _peak(report: StepMemory, width: int) -> list[str]:

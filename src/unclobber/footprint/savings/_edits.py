@@ -118,12 +118,12 @@ class _Expression:
         read = dict.fromkeys(name for node in nodes for name in _read(node))
         return [name for name in read if name.partition(".")[0] not in self.modules]
 
-    def only_for(self, inside: Sequence[ast.expr]) -> list[ast.Assign]:
+    def only_for(self, inside: Sequence[ast.expr]) -> list[ast.stmt]:
         """Return the assignments before the expression whose names are read nowhere but in it."""
         skipped = {id(node) for node in ast.walk(self.node)}
         own = {id(node) for node in inside}
         body = self._block()
-        dead: list[ast.Assign] = []
+        dead: list[ast.stmt] = []
         for statement in reversed(body):
             holds = any(id(node) in own for node in ast.walk(statement))
             # Walked backwards, so that a name read only by a removed statement is dead as well.
@@ -132,7 +132,7 @@ class _Expression:
             remaining = [node for other in body if other not in dead for node in ast.walk(other)]
             names = [n for n in remaining if isinstance(n, ast.Name) and id(n) not in skipped]
             reads = {name.id for name in names if isinstance(name.ctx, ast.Load)}
-            if isinstance(statement, ast.Assign) and not reads & set(_targets(statement)):
+            if not reads & set(_targets(statement)):
                 dead.append(statement)
         return dead
 
