@@ -354,11 +354,10 @@ class StepMemory:
     @property
     def bytes_by_line(self) -> dict[tuple[str, int], int]:
         """Bytes that each line ``(path, line)`` keeps for backward at the peak, largest first."""
-        sizes: dict[tuple[str, int], int] = {}
-        for line in self.by_line:
-            key = ("", 0) if line.place is None else (line.place.path, line.place.line)
-            sizes[key] = sizes.get(key, 0) + line.bytes
-        return dict(sorted(sizes.items(), key=lambda item: -item[1]))
+        return {
+            ("", 0) if line.place is None else (line.place.path, line.place.line): line.bytes
+            for line in self.by_line
+        }
 
     @property
     def unneeded(self) -> tuple[KeptStorage, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -93,7 +93,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._depth = 0
         self._modules: list[ModuleCall] = []
         self._names = ModuleNames(self._learned)
-        self._handles: list[Any] = []
+        self._exits = ExitStack()
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
         self._calls = FunctionCalls(self)
@@ -115,27 +115,24 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
     # --- enter and leave ----------------------------------------------------------------------------
     def __enter__(self) -> MemoryRecorder:
         """Register the module and optimizer hooks, subscribe to backward calls and enter the modes."""
-        self._handles = [
+        for handle in (
             register_module_forward_pre_hook(self._module_begins),
             # always_call, because a forward that raises has ended, too.
             register_module_forward_hook(self._module_ends, always_call=True),
             register_optimizer_step_pre_hook(self._step_begins),
             register_optimizer_step_post_hook(self._step_ends),
-        ]
-        engine.subscribe(self)
-        self._hooks.__enter__()
-        self._calls.__enter__()  # type: ignore[no-untyped-call]
+        ):
+            self._exits.callback(handle.remove)
+        self._exits.callback(engine.subscribe(self))
+        self._exits.enter_context(self._hooks)
+        self._exits.enter_context(self._calls)
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         """Leave the modes and take the hooks out of torch."""
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
-        self._hooks.__exit__(*error)
-        engine.unsubscribe(self)
-        for handle in self._handles:
-            handle.remove()
+        self._exits.close()
         self._finish()
 
     def _finish(self) -> None:
@@ -389,8 +386,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return leaves
 
     def end(self, leaves: list[Tensor], call: EngineCall) -> None:
-        """Record that a backward has ended; at the wanted one, finish and, with ``stop``, raise
-        `EnoughError`."""
+        """Record that a backward has ended; at the wanted one, keep the results if requested, give gradients
+        and buffers back and, with ``stop``, raise `EnoughError`."""
         self._depth -= 1
         # A backward that raised doesn't count, because its gradients are incomplete.
         if not call.done:
@@ -401,15 +398,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if trace.backwards < self.step:
             trace.began = trace.tick
             trace.backward_began = trace.forward_began = None
-        else:
-            self._end(leaves, call.answer)
-
-    def _end(self, leaves: Sequence[Tensor], gradients: Any) -> None:
-        """Keep the results if requested, give gradients and buffers back, and stop the program."""
-        trace = self.trace
+            return
         if self.keep_results:
             made = [leaf.grad for leaf in leaves if leaf.grad is not None]
-            trace.results += self._copies([*made, *compat.compilers.tensors_in(gradients)])
+            trace.results += self._copies([*made, *compat.compilers.tensors_in(call.answer)])
             trace.buffers += self._copies(self._buffers())
         self._finish()
         self.give_back()

@@ -182,7 +182,7 @@ class StepClock:
         self._backwards = 0
         self._names = ModuleNames(lambda root, tree: self.learned and self.learned(root, tree))
         self._modules: list[str] = []
-        self._handles: list[Any] = []
+        self._exits = ExitStack()
         self.learned: Callable[[torch.nn.Module, int], object] | None = None
         self.seconds = 0.0
 
@@ -192,18 +192,14 @@ class StepClock:
 
     def __enter__(self) -> StepClock:
         """Register the module hooks and start the clock."""
-        self._handles = [
-            register_module_forward_pre_hook(self._module_begins),
-            register_module_forward_hook(self._module_ends, always_call=True),
-        ]
-        engine.subscribe(self)
+        self._exits.callback(register_module_forward_pre_hook(self._module_begins).remove)
+        self._exits.callback(register_module_forward_hook(self._module_ends, always_call=True).remove)
+        self._exits.callback(engine.subscribe(self))
         self._entered = _now()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-        engine.unsubscribe(self)
+        self._exits.close()
 
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
         self._modules.append(self._names.of(module).label)

@@ -39,8 +39,11 @@ class _Chain:
 def copies(trace: Trace) -> Iterable[Option]:
     """Yield one change for each place that makes such tensors."""
     groups: dict[tuple[Site, ...], list[_Chain]] = {}
-    for storage in _candidates(trace):
-        chain = _chain(trace, storage)
+    for number, spans in trace.kept_spans.items():
+        storage = trace.storages[number]
+        # Memory that outlives its saves has a name, too.
+        freed = storage.died is not None and storage.died <= spans[-1][2] + 1
+        chain = _chain(trace, storage) if storage.kind == "activation" and freed else None
         if chain is not None:
             sites = tuple(call.site for call in chain.calls)
             groups.setdefault(sites, []).append(chain)
@@ -75,13 +78,6 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
         f"kept as {wide}, though it was converted from {narrow}",
         f"compute it in {narrow}, or checkpoint() what converts and reads it",
     )
-
-
-def _candidates(trace: Trace) -> Iterable[Storage]:
-    for number, spans in trace.kept_spans.items():
-        storage = trace.storages[number]
-        if storage.kind == "activation" and storage.died is not None and storage.died <= spans[-1][2] + 1:
-            yield storage
 
 
 def _chain(trace: Trace, kept: Storage) -> _Chain | None:

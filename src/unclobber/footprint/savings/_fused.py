@@ -127,8 +127,5 @@ def _attention(replay: Replay) -> Iterator[Fused]:
 
 
 def _scales(replay: Replay) -> list[float]:  # themselves, inverse or squared
-    scales = []
-    for constant in replay.constants:
-        if 0 < abs(constant) < 1e4:
-            scales += [constant, 1 / constant, constant * constant]
-    return scales
+    constants = [constant for constant in replay.constants if 0 < abs(constant) < 1e4]
+    return [scale for constant in constants for scale in (constant, 1 / constant, constant * constant)]
