@@ -20,12 +20,12 @@ from .._recorder import EnoughError, MemoryRecorder
 from .._trace import Item, Trace
 from ._again import KeepLess
 from ._cache import NoCache
+from ._formulas import FormulaMode
 from ._held import ReleaseMode
 from ._in_place import InPlaceMode, Key
 from ._option import Option
 from ._rows import Checkpointer
 from ._sites import SitesMode
-from ._substitute import FormulaMode
 from ._wide import NarrowMode
 
 _TIMED = 2  # timed runs of a change; the quicker one counts
