@@ -20,11 +20,11 @@ from .._recorder import EnoughError, MemoryRecorder
 from .._trace import Item, Trace
 from ._again import KeepLess
 from ._cache import NoCache
+from ._checkpoints import Checkpointer
 from ._formulas import FormulaMode
 from ._held import ReleaseMode
 from ._in_place import InPlaceMode, Key
 from ._option import Option
-from ._rows import Checkpointer
 from ._sites import SitesMode
 from ._wide import NarrowMode
 

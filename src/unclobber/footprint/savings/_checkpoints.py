@@ -1,4 +1,4 @@
-"""Modules that are computed again in backward, instead of keeping their saved tensors.
+"""Modules that are computed again in backward, instead of keeping their saved tensors, and runs with them.
 
 A module's saved tensors end with its forward and come back, all at once, when its backward begins:
 the peak sinks by what was kept meanwhile, and the module's forward is paid once more.
@@ -6,14 +6,22 @@ the peak sinks by what was kept meanwhile, and the module's forward is paid once
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from .. import _places
 from .._facts import Change, Edits
 from .._modules import pattern
+from .._names import Named
 from .._timeline import Span
 from .._trace import ModuleCall, Operation, Trace, grouped
 from . import _edits
@@ -151,3 +159,100 @@ def arithmetic(operation: Operation) -> float:
     if "scaled_dot_product" in operation.name and len(tensors) > 1:
         return 4.0 * made * tensors[1].shape[-2]
     return 0.0 if operation.name in VIEWS else 8.0 * made
+
+
+# --- a run with it -----------------------------------------------------------------------------------
+class RowRunner:
+    """Runs the modules of a row when the first of them is called; calls of the other modules return the
+    result.
+
+    Args:
+        modules: The modules of the row, in order.
+        contexts: Returns the contexts of the first forward and of the one in backward.
+    """
+
+    def __init__(self, modules: Sequence[torch.nn.Module], contexts: Callable[[], tuple[Any, Any]]) -> None:
+        """Replace the modules' ``forward``."""
+        self._modules = tuple(modules)
+        self._contexts = contexts
+        self._inside = False
+        self._result: Any = None
+        self._forward = modules[0].forward
+        modules[0].forward = self._first
+        for module in modules[1:]:
+            module.forward = partial(self._later, module, module.forward)
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the whole row in place of its first module, under `checkpoint`."""
+        # Inside of `_all`, which calls the modules itself, each runs as usual.
+        alone = len(self._modules) == 1
+        if self._inside or not torch.is_grad_enabled() or not (args or alone):
+            return self._forward(*args, **kwargs)
+        result = checkpoint(self._all, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
+        if not alone:
+            self._result = result
+        return result
+
+    def _all(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the whole row; backward runs it once more."""
+        self._inside, before = True, self._inside
+        try:
+            result = self._forward(*args, **kwargs)
+            for module in self._modules[1:]:
+                # A block may return a tuple whose first element is the next module's input.
+                given = result if isinstance(result, Tensor) else result[0]
+                result = module(given, *args[1:], **kwargs)
+            return result
+        finally:
+            self._inside = before
+
+    def _later(self, module: torch.nn.Module, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._inside or self._result is None:
+            return forward(*args, **kwargs)
+        result = self._result
+        if module is self._modules[-1]:
+            self._result = None
+        return result
+
+
+class Checkpointer:
+    """Makes rows of modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
+
+    Args:
+        rows: Modules that are computed again as one, in the order in which they run.
+        modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
+            sees, and nothing inside of what it sees goes through it again.
+    """
+
+    def __init__(self, rows: Iterable[tuple[Named, ...]], modes: Sequence[TorchFunctionMode]) -> None:
+        self._rows = tuple(rows)
+        self._modes = tuple(modes)
+        self._changed: list[torch.nn.Module] = []
+
+    def learned(self, root: torch.nn.Module, tree: int) -> None:
+        """Prepare the wanted rows below a first module that is about to run."""
+        known = dict(root.named_modules())
+        for row in self._rows:
+            if all(module_tree == tree and path in known for module_tree, path in row):
+                modules = [known[path] for _, path in row]
+                # A `forward` on the instance is a patch of the program's, or this one from another path.
+                if not any("forward" in vars(module) for module in modules):
+                    RowRunner(modules, self._contexts)
+                    self._changed += modules
+
+    def restore(self) -> None:
+        for module in self._changed:
+            vars(module).pop("forward", None)
+        self._changed.clear()
+
+    def _contexts(self) -> tuple[Any, Any]:
+        # The first forward is inside of the modes; the second runs in `backward`, a call that they see only
+        # as a whole.
+        return contextlib.nullcontext(), self._entered()
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for mode in self._modes:
+                stack.enter_context(mode)
+            yield
