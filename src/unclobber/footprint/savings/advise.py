@@ -1,16 +1,28 @@
-"""The changes in a report, tried or only predicted, and the curve of peak against time."""
+"""The changes in a report, predicted on the recorded timeline and tried, and the curve of peak against
+time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from .._facts import CurvePoint, StepMemory
+from ...model.text import plural
+from .._facts import Change, CurvePoint, StepMemory
 from .._timeline import BytesOverTime
 from .._trace import Trace
+from . import _edits, _formulas
 from ._attempts import Attempts
-from ._option import Option, front, saved_for_work
-from ._options import options
+from ._cache import caches
+from ._checkpoints import SecondForward, groups
+from ._copies import copies
+from ._formulas import Formula
+from ._held import held
+from ._option import LEAST, Option, change_of, front, saved_for_work
+from ._pieces import pieces
+from ._twice import computed_twice
+from ._unneeded import unneeded
+from ._wide import widened
 
 MOST_REPORTED = 12
 MOST_TRIED = 12  # changes that are run; each takes three runs of the program
@@ -35,7 +47,7 @@ def advised(trace: Trace, report: StepMemory, attempts: Attempts | None = None) 
 
 def _worth_reporting(trace: Trace, report: StepMemory) -> list[Option]:
     """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
-    candidates = options(trace, report)
+    candidates = _options(trace, report)
     cheap = [option for option in candidates if not _computes_again(option)]
     again = [option for option in candidates if _computes_again(option)]
     chosen = cheap[:MOST_REPORTED] + front(again, saved_for_work, _STEPS)
@@ -95,3 +107,86 @@ def _computes_again(option: Option) -> bool:
 def _good(option: Option) -> bool:
     tried = option.change.tried
     return tried is None or (tried.proved and tried.saved > 0)
+
+
+# --- all changes -------------------------------------------------------------------------------------
+def _options(trace: Trace, report: StepMemory) -> list[Option]:
+    """Return all changes whose predicted saving exceeds `LEAST`, largest first."""
+    again = SecondForward(trace)
+    candidates = [
+        *_of_formulas(trace),
+        *_of_masks(trace),
+        *copies(trace),
+        *computed_twice(trace),
+        *widened(trace),
+        *groups(again),
+        *pieces(again),
+        *_of_in_place(report),
+        *caches(trace),
+    ]
+    if trace.complete:
+        # Before its end it isn't known what backward reads.
+        candidates += [*unneeded(trace), *held(trace)]
+    for option in candidates:
+        # Checkpoints and in-place changes bring a prediction of their own.
+        drop = option.change.predicted or trace.bytes.fall(option.spans)
+        option.change = replace(option.change, predicted=drop)
+    least = LEAST * max(trace.bytes.step)
+    worthwhile = [option for option in candidates if option.change.predicted > least]
+    return sorted(worthwhile, key=lambda option: (-option.change.predicted, option.change.recomputed))
+
+
+# --- what is computed otherwise ----------------------------------------------------------------------
+def _of_formulas(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each written-out formula that torch computes in one piece on this device."""
+    for formula in _formulas.formulas(trace):
+        if formula.in_pieces:
+            continue
+        after = {
+            number: part.operations[-1].tick
+            for part in formula.parts
+            for number in part.inner & trace.saves_of.keys()
+        }
+        spans = tuple(trace.span(trace.storages[number], after[number] + 1) for number in sorted(after))
+        count = len({operation.outer for operation in formula.parts[0].operations})
+        title = f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs"
+        change = change_of(formula.results, "formula", title, _spelled(formula), _edits.of_formula(formula))
+        yield Option(change, spans, formulas=(formula,))
+
+
+def _of_masks(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each dropout that keeps its mask as numbers; a byte mask spares three quarters."""
+    for formula in _formulas.float_masks(trace):
+        numbers = {
+            number
+            for part in formula.parts
+            for operation in part.operations
+            if operation.name == "bernoulli_"
+            for number in operation.writes
+        }
+        held = (span for number in sorted(numbers) for span in trace.kept_spans.get(number, ()))
+        spans = tuple((number, since, until, size * 3 // 4) for number, since, until, size in held)
+        title = "dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element"
+        yield Option(change_of(formula.results, "mask", title, _spelled(formula)), spans, formulas=(formula,))
+
+
+def _of_in_place(report: StepMemory) -> Iterable[Option]:
+    """Yield a change for each in-place candidate that lowers the peak by itself."""
+    for candidate in report.candidates:
+        if candidate.peak_drop > 0:
+            change = Change(
+                sort="in-place",
+                title=f"{candidate.operation} in place: nobody reads the old value",
+                write=candidate.operation,
+                place=candidate.place,
+                modules=candidate.modules,
+                times=candidate.times,
+                predicted=candidate.peak_drop,
+            )
+            yield Option(change, (), in_place=candidate.keys)
+
+
+def _spelled(formula: Formula) -> str:
+    attends = formula.name == "scaled_dot_product_attention"
+    names = ("q", "k", "v", "mask") if attends else ("x", "weight", "bias")
+    return formula.call.format(*names)
