@@ -96,9 +96,6 @@ class Flow:
                 latest[result.value] = at
         self._uncalled = {number for op in trace.forward if op.outer is None for number in op.reads}
 
-    def maker(self, at: int, operand: Operand) -> int | None:
-        return self._maker.get((at, operand.value))
-
     def read_only_by(self, at: int, region: set[int]) -> bool:
         """Return whether only the region reads an operation's results in forward, or what follows its end."""
         last = max(region)
@@ -125,7 +122,8 @@ class Flow:
             makers = [
                 maker
                 for at, operand in incoming
-                if (maker := self.maker(at, operand)) is not None and self._may_join(maker, region, allowed)
+                if (maker := self._maker.get((at, operand.value))) is not None
+                and self._may_join(maker, region, allowed)
             ]
             if not makers:
                 return
@@ -141,7 +139,7 @@ class Flow:
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
         read = ((at, operand) for at in sorted(region) for operand in self.operations[at].operands)
-        return [(at, operand) for at, operand in read if self.maker(at, operand) not in region]
+        return [(at, operand) for at, operand in read if self._maker.get((at, operand.value)) not in region]
 
     def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Section | None:
         """Return the part of a region, or None if it is no whole set of calls with one result."""
