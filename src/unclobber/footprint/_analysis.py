@@ -22,7 +22,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     peak = trace.tick if trace.failed is not None and trace.failed.wanted else trace.bytes.peak()
     # A save of an earlier step is no memory of this one, unless it is alive still.
     saves = grouped((s for s in trace.saves if trace.end(s) >= trace.began), lambda save: save.storage)
-    storages = [_kept_storage(trace.storages[n], members, trace, peak) for n, members in saves.items()]
+    storages = [_kept_storage(storage, members, trace, peak) for storage, members in saves.items()]
     kept = tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
     # A storage is charged to its first save, like `_lines` does.
     charged = [members[0] for members, s in zip(saves.values(), storages, strict=True) if _counts(s)]

@@ -107,7 +107,7 @@ def _spared(trace: Trace, operation: Operation, target: Operand, *, saves: bool)
             size, reason = 0, "autograd keeps a copy of the old value"
         elif _keeps_self(rule, operation):
             reason = "out of place, backward would keep the old value too"
-            later = [save for save in trace.saves_of.get(target.storage, ()) if save.tick >= operation.tick]
+            later = [save for save in trace.storages[target.storage].saves if save.tick >= operation.tick]
             until = max(map(trace.end, later), default=until)
     return _Call(operation, 0, (target.storage, operation.tick, until, size), reason)
 
@@ -169,8 +169,7 @@ def _free(trace: Trace, operation: Operation, position: int, *, keeps_old: bool)
     # A value alive at the end still has a name, and the program may read it without any operation.
     if not (same and fresh and made) or old.died is None:
         return False
-    saves = trace.saves_of.get(old.number, ())
-    alive = [save for save in saves if trace.end(save) >= operation.tick]
+    alive = [save for save in old.saves if trace.end(save) >= operation.tick]
     others = [save for save in alive if not _own(save, operation)]
     if old.last_use > operation.tick:
         # Read later only because this operation keeps it, and in place it keeps none.
@@ -182,7 +181,7 @@ def _free(trace: Trace, operation: Operation, position: int, *, keeps_old: bool)
     if others or (output.requires_grad and not operand.requires_grad):
         return False
     # In place, autograd would keep a copy of the operand that it keeps now, so nothing would be gained.
-    return not any(_own(save, operation) for save in saves) or (position == 0 and not keeps_old)
+    return not any(_own(save, operation) for save in old.saves) or (position == 0 and not keeps_old)
 
 
 def _is_in_place(operation: Operation) -> bool:

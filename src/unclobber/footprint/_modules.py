@@ -35,10 +35,9 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
     own: Counter[Named | None] = Counter()
     whole: Counter[Named] = Counter()
     for save in saves:
-        size = trace.storages[save.storage].bytes
         around = _around(save.call)
-        own[around[0] if around else None] += size
-        whole.update(dict.fromkeys(around, size))
+        own[around[0] if around else None] += save.storage.bytes
+        whole.update(dict.fromkeys(around, save.storage.bytes))
     # Calls of earlier steps ended before this step's forward.
     step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
     modules = [

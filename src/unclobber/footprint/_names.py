@@ -91,6 +91,6 @@ def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
     for current in compat.graph.nodes_below([node], but=freed):
         for _, held in compat.kept.raw_saved(current):
             # By attribute and not by class, because the recorder defines the class and imports this module.
-            number = getattr(getattr(held, "save", None), "storage", None)
-            if number is not None:
-                yield number
+            save = getattr(held, "save", None)
+            if save is not None:
+                yield save.storage.number

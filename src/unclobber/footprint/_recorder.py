@@ -305,7 +305,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if storage is None:
             return tensor.detach()
         save = PackedSave(
-            storage=storage.number,
+            storage=storage,
             tick=self.trace.tick,
             stack=of_program(),
             call=self._call,
@@ -314,6 +314,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             function=None if self._function is None else self._function.name,
         )
         self.trace.saves.append(save)
+        storage.saves.append(save)
         # `detach` is an operation, too, which the recorder must not count.
         with self.unseen():
             # An alias, because an output kept by its own node would be a cycle through C++ that is never

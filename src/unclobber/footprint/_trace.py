@@ -44,9 +44,12 @@ Site = tuple[tuple[object, ...], str]
 SiteCall = tuple[Site, int]  # a call at a site: the first one is 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Storage:
-    """A piece of memory, from the tick at which it was first seen to the one after which it was gone."""
+    """A piece of memory, from the tick at which it was first seen to the one after which it was gone.
+
+    It is equal to no other.
+    """
 
     number: int
     bytes: int
@@ -58,6 +61,7 @@ class Storage:
     died: int | None = None
     last_use: int = 0
     name: str | None = None  # module path of a parameter or buffer
+    saves: list[PackedSave] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +79,7 @@ class ModuleCall(ModuleName):
 class PackedSave:
     """A call of the pack hook."""
 
-    storage: int
+    storage: Storage
     tick: int
     stack: Stack
     call: ModuleCall | None  # the innermost one that runs
@@ -230,16 +234,12 @@ class Trace:
         return BytesOverTime(self.start, moments)
 
     @cached_property
-    def saves_of(self) -> dict[int, list[PackedSave]]:
-        return grouped(self.saves, lambda save: save.storage)
-
-    @cached_property
     def kept_spans(self) -> dict[int, list[Span]]:
         """The spans in which at least one save held a storage, by its number."""
         return grouped(joined(map(self._held, self.saves)), lambda span: span[0])
 
     def _held(self, save: PackedSave) -> Span:
-        storage = self.storages[save.storage]
+        storage = save.storage
         return storage.number, max(save.tick, storage.born), self.end(save), storage.bytes
 
     def calls_of_step(self) -> list[ModuleCall]:

@@ -121,7 +121,7 @@ class SecondForward:
         read_at = [
             save.needed
             for number in numbers
-            for save in self.trace.saves_of.get(number, ())
+            for save in self.trace.storages[number].saves
             if save.needed is not None and call.begin <= save.tick <= call.end
         ]
         return min(read_at) - 1 if read_at else None
@@ -130,9 +130,9 @@ class SecondForward:
         """Yield the memory that only the module keeps, from its end until its backward."""
         assert call.end is not None
         for number in made:
-            storage, saves = self.trace.storages[number], self.trace.saves_of.get(number, ())
-            own = all(call.begin <= save.tick <= call.end for save in saves)
-            last = max((self.trace.end(save) for save in saves), default=0)
+            storage = self.trace.storages[number]
+            own = all(call.begin <= save.tick <= call.end for save in storage.saves)
+            last = max(map(self.trace.end, storage.saves), default=0)
             # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
             if own and not held and self.trace.last_read(number) <= call.end < window:

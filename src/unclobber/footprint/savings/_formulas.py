@@ -58,7 +58,7 @@ def formulas(trace: Trace) -> list[Formula]:
     for part in _candidates(flow):
         # Replacing a part that saves nothing spares nothing. A site that runs twice in it can't be replaced
         # once.
-        if part.inner & trace.saves_of.keys() and len(set(part.sites)) == len(part.sites):
+        if part.inner & trace.kept_spans.keys() and len(set(part.sites)) == len(part.sites):
             by_key.setdefault(part.key, []).append(part)
     runs = Counter(call.site for call in flow.by_call)
     matched = []
@@ -130,9 +130,9 @@ def float_masks(trace: Trace) -> list[Formula]:
     groups: dict[Site, list[Section]] = {}
     for call in trace.functions:
         members = tuple(operation for operation in call.operations if operation.tick > trace.start)
-        drawn = {n for operation in members if operation.name == "bernoulli_" for n in operation.writes}
-        if call.name == "dropout" and drawn & trace.saves_of.keys() and call.tensors:
-            groups.setdefault(call.site, []).append(Section(members, (), (), (call,)))
+        part = Section(members, (), (), (call,))
+        if call.name == "dropout" and part.drawn & trace.kept_spans.keys() and call.tensors:
+            groups.setdefault(call.site, []).append(part)
     return [
         Formula(((0, 0),), _dropout, "torch.native_dropout({0}, p, True)[0]", tuple(parts))
         for parts in groups.values()

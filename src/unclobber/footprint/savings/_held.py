@@ -78,7 +78,7 @@ def _idle(trace: Trace) -> Iterable[Storage]:
         if storage.number not in trace.last_reader and storage.born <= first_save:
             continue
         spans = kept.get(storage.number, ())
-        if storage.number not in unread and not any(a <= peak <= b < trace.tick for _, a, b, _ in spans):
+        if storage not in unread and not any(a <= peak <= b < trace.tick for _, a, b, _ in spans):
             yield storage
 
 
@@ -129,17 +129,16 @@ def _release(trace: Trace, number: int, graph: bool) -> Release | None:
 
 def _by_place(trace: Trace, storages: list[Storage]) -> Option:
     """Return the change for memory that one line made and no known variable holds."""
-    numbers = {storage.number for storage in storages}
     title, write = (
         "held in backward, which reads it no more at the peak",
         "del the name before backward, where it is last used",
     )
     untried = "no variable of the running functions leads to it"
-    if trace.retained and any(save.storage in numbers and save.node is not None for save in trace.saves):
+    if trace.retained and any(save.node is not None for storage in storages for save in storage.saves):
         title = "retain_graph=True holds it after backward has read it"
         write = "call backward once on the sum of the losses, or leave retain_graph out if none follows"
         untried = "whether a later backward needs it is not recorded"
-    elif numbers & trace.kept_spans.keys():
+    elif any(storage.saves for storage in storages):
         title, write = "a graph that is not freed holds it", "keep loss.item() or x.detach() instead"
     return Option(change_of(storages, "held", title, write, why_untried=untried), _spans(trace, storages))
 

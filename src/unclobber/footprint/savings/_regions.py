@@ -58,6 +58,12 @@ class Section:
         return made - {self.result.storage}  # besides its result's
 
     @property
+    def drawn(self) -> set[int]:  # masks of random numbers
+        return {
+            n for operation in self.operations if operation.name == "bernoulli_" for n in operation.writes
+        }
+
+    @property
     def key(self) -> tuple[object, ...]:
         """Key that is equal for every run of the same source on operands of the same rank."""
         return (

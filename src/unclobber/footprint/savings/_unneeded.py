@@ -13,16 +13,16 @@ def unneeded(trace: Trace) -> Iterable[Option]:
     """Yield a change for each line that keeps tensors which this backward doesn't read."""
     # Saves of another graph are not this backward's to read.
     here = [save for save in trace.saves if save.node is not None and save.tick > trace.start]
-    activations = [save for save in here if trace.storages[save.storage].kind == "activation"]
-    by_storage = grouped(activations, lambda save: save.storage).values()
-    unread = [saves for saves in by_storage if all(save.needed is None for save in saves)]
+    activations = [save for save in here if save.storage.kind == "activation"]
+    by_storage = grouped(activations, lambda save: save.storage).items()
+    unread = [member for member in by_storage if all(save.needed is None for save in member[1])]
     read = {_line_and_shape(save) for save in trace.saves if save.needed is not None}
-    for members in grouped(unread, lambda saves: _places.key(saves[0].stack)).values():
-        every = {_line_and_shape(save) for saves in members for save in saves}
+    for members in grouped(unread, lambda member: _places.key(member[1][0].stack)).values():
+        every = {_line_and_shape(save) for _, saves in members for save in saves}
         # A run drops saves by line and shape, so none of them may be one that backward reads.
         alone = not every & read
         change = change_of(
-            [saves[0] for saves in members],
+            [saves[0] for _, saves in members],
             "unneeded",
             "kept for a gradient that nobody asked for",
             "compute it under torch.no_grad(), or detach() what comes in",
@@ -30,13 +30,8 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             why_untried=None if alone else "the same line keeps what is read, too",
         )
         spans = tuple(
-            (
-                saves[0].storage,
-                min(save.tick for save in saves) + 1,
-                max(trace.end(save) for save in saves),
-                trace.storages[saves[0].storage].bytes,
-            )
-            for saves in members
+            (storage.number, min(save.tick for save in saves) + 1, max(map(trace.end, saves)), storage.bytes)
+            for storage, saves in members
         )
         yield Option(change, spans, dropped=tuple(every) if alone else ())
 

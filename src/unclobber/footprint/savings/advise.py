@@ -142,12 +142,11 @@ def _of_formulas(trace: Trace) -> Iterable[Option]:
     for formula in _formulas.formulas(trace):
         if formula.in_pieces:
             continue
-        after = {
-            number: part.operations[-1].tick
+        spans = tuple(
+            trace.span(trace.storages[number], part.operations[-1].tick + 1)
             for part in formula.parts
-            for number in part.inner & trace.saves_of.keys()
-        }
-        spans = tuple(trace.span(trace.storages[number], after[number] + 1) for number in sorted(after))
+            for number in part.inner & trace.kept_spans.keys()
+        )
         count = len({operation.outer for operation in formula.parts[0].operations})
         title = f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs"
         change = change_of(formula.results, "formula", title, _spelled(formula), _edits.of_formula(formula))
@@ -157,14 +156,8 @@ def _of_formulas(trace: Trace) -> Iterable[Option]:
 def _of_masks(trace: Trace) -> Iterable[Option]:
     """Yield a change for each dropout that keeps its mask as numbers; a byte mask spares three quarters."""
     for formula in _formulas.float_masks(trace):
-        numbers = {
-            number
-            for part in formula.parts
-            for operation in part.operations
-            if operation.name == "bernoulli_"
-            for number in operation.writes
-        }
-        held = (span for number in sorted(numbers) for span in trace.kept_spans.get(number, ()))
+        drawn = {number for part in formula.parts for number in part.drawn}
+        held = (span for number in drawn for span in trace.kept_spans.get(number, ()))
         spans = tuple((number, since, until, size * 3 // 4) for number, since, until, size in held)
         title = "dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element"
         yield Option(change_of(formula.results, "mask", title, _spelled(formula)), spans, formulas=(formula,))
