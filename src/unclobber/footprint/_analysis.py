@@ -68,7 +68,7 @@ def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak:
         shape=saves[0].shape,
         roles=tuple(_role(save) for save in saves),
         made_at=_places.place(storage.stack),
-        made_by=storage.operation or storage.name,
+        made_by=storage.name if storage.maker is None else storage.maker.name,
         since=max(min(save.tick for save in saves), storage.born) - trace.start,
         until=max(trace.end(save) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
@@ -167,11 +167,11 @@ def _peak(
 def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
     """Yield the gradients that backward made, with their lives in ticks."""
     for storage in trace.storages:
-        if storage.kind in ("temporary", "gradient") and storage.operation and storage.born > began:
+        if storage.kind in ("temporary", "gradient") and storage.maker and storage.born > began:
             yield GradientLife(
                 bytes=storage.bytes,
                 place=_places.place(storage.stack),
-                operation=storage.operation,
+                operation=storage.maker.name,
                 born=storage.born - trace.start,
                 freed=None if storage.died is None else storage.died - trace.start,
                 leaf=(storage.name or "a leaf") if storage.kind == "gradient" else None,

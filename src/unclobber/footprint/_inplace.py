@@ -165,7 +165,7 @@ def _free(trace: Trace, operation: Operation, position: int, *, keeps_old: bool)
     old, new = trace.storages[operand.storage], trace.storages[output.storage]
     same = (operand.shape, operand.strides, operand.dtype) == (output.shape, output.strides, output.dtype)
     fresh = operation.makes == (new.number,) and new.kind == "activation"
-    made = operand.whole and not operand.leaf and old.kind == "activation" and old.operation is not None
+    made = operand.whole and not operand.leaf and old.kind == "activation" and old.maker is not None
     # A value alive at the end still has a name, and the program may read it without any operation.
     if not (same and fresh and made) or old.died is None:
         return False

@@ -200,6 +200,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         operation.makes = tuple(self._made(outputs, operation, differentiable))
         operation.writes = self._written(func, args, kwargs)
         if not operation.backward:
+            for storage in reads:
+                storage.reader = operation
             results = [self._operand(output) for output in outputs]
             operation.results = tuple(result for result in results if result is not None)
             operation.kernel = func
@@ -275,7 +277,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())
                 continue
             storage = self._add(key, tensor, kind)
-            storage.born, storage.operation = self.trace.tick, operation.name
+            storage.born, storage.maker = self.trace.tick, operation
             storage.stack, storage.module = operation.stack, operation.module
             yield storage.number
 

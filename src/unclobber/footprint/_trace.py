@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -57,11 +57,16 @@ class Storage:
     born: int = 0  # tick of the operation that made it; 0 if it was there before
     stack: Stack = ()
     module: str | None = None
-    operation: str | None = None  # the operation that made it; None if it was there before
+    maker: Operation | None = None  # the operation that made it; None if it was there before
+    reader: Operation | None = None  # the last operation that read it, those of backward aside
     died: int | None = None
     last_use: int = 0
     name: str | None = None  # module path of a parameter or buffer
     saves: list[PackedSave] = field(default_factory=list)
+
+    @property
+    def last_read(self) -> int:
+        return 0 if self.reader is None else self.reader.tick
 
 
 @dataclass(slots=True, eq=False)
@@ -253,26 +258,11 @@ class Trace:
         return [op for op in self.operations if not op.backward and op.tick > self.start]
 
     @cached_property
-    def maker(self) -> dict[int, Operation]:
-        return {n: operation for operation in self._no_backward for n in operation.makes}
-
-    @cached_property
-    def last_reader(self) -> dict[int, Operation]:
-        return {n: operation for operation in self._no_backward for n in operation.reads}
-
-    @cached_property
     def written(self) -> set[int]:
         return {number for operation in self.operations for number in operation.writes}
 
-    def last_read(self, number: int) -> int:
-        reader = self.last_reader.get(number)
-        return 0 if reader is None else reader.tick
-
-    def site_call(self, operation: Operation | None) -> SiteCall | None:
-        return None if operation is None else self._site_calls.get(operation.outer)
-
     @cached_property
-    def _site_calls(self) -> dict[FunctionCall | None, SiteCall]:
+    def site_calls(self) -> dict[FunctionCall | None, SiteCall]:
         """The calls with operations, numbered at each site as another run numbers them."""
         counts: Counter[Site] = Counter()
         calls: dict[FunctionCall | None, SiteCall] = {}
@@ -282,7 +272,3 @@ class Trace:
                 counts[site] += 1
                 calls[call] = (site, counts[site])
         return calls
-
-    @property
-    def _no_backward(self) -> Iterator[Operation]:
-        return (operation for operation in self.operations if not operation.backward)

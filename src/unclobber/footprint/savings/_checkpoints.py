@@ -135,7 +135,7 @@ class SecondForward:
             last = max(map(self.trace.end, storage.saves), default=0)
             # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
-            if own and not held and self.trace.last_read(number) <= call.end < window:
+            if own and not held and storage.last_read <= call.end < window:
                 yield number, call.end + 1, min(window, last), storage.bytes
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:

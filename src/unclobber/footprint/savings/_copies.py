@@ -85,22 +85,22 @@ def _chain(trace: Trace, kept: Storage) -> _Chain | None:
     chains: list[_Chain] = []
     calls: list[FunctionCall] = []
     result = None
-    source = kept.number
+    source = kept
     while len(calls) < _MOST and (step := _step(trace, source)) is not None:
         call, base, made = step
         # The first step's result is the kept tensor itself.
         result = made if result is None else result
         calls.append(call)
-        source = base.storage
-        spans = tuple(_spans(trace, kept, trace.storages[source]))
+        source = trace.storages[base.storage]
+        spans = tuple(_spans(trace, kept, source))
         chains.append(_Chain(tuple(calls), kept, base, result, spans))
     best = max(chains, key=lambda chain: chain.gain, default=None)
     return best if best is not None and best.gain > 0 else None
 
 
-def _step(trace: Trace, number: int) -> tuple[FunctionCall, Operand, Operand] | None:
+def _step(trace: Trace, storage: Storage) -> tuple[FunctionCall, Operand, Operand] | None:
     """Return the call that made a storage from one other tensor, with both operands, or None."""
-    maker = trace.maker.get(number)
+    maker, number = storage.maker, storage.number
     # A written tensor can't be made again from its source, nor can the source be used once it is written.
     if maker is None or maker.outer is None or number in trace.written:
         return None
@@ -126,7 +126,7 @@ def _step(trace: Trace, number: int) -> tuple[FunctionCall, Operand, Operand] | 
 def _spans(trace: Trace, kept: Storage, source: Storage) -> Iterable[Span]:
     """Yield the ticks and bytes without the kept tensor, but with its source if that was gone."""
     for number, since, until, size in trace.kept_spans[kept.number]:
-        begin = max(since, trace.last_read(number)) + 1
+        begin = max(since, kept.last_read) + 1
         if begin <= until:
             yield number, begin, until, size
             if source.kind not in LASTING and source.died is not None and source.died < until:

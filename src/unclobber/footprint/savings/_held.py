@@ -75,7 +75,7 @@ def _idle(trace: Trace) -> Iterable[Storage]:
         if storage.kind != "activation" or not alive or not storage.stack or storage.last_use >= peak:
             continue
         # What was there before the forward, and was not read yet, is for later: a momentum by hand.
-        if storage.number not in trace.last_reader and storage.born <= first_save:
+        if storage.reader is None and storage.born <= first_save:
             continue
         spans = kept.get(storage.number, ())
         if storage not in unread and not any(a <= peak <= b < trace.tick for _, a, b, _ in spans):
@@ -121,9 +121,9 @@ def _without(variables: dict[str, bool]) -> str:
 
 
 def _release(trace: Trace, number: int, graph: bool) -> Release | None:
-    made = trace.site_call(trace.maker.get(number))
-    reader = trace.last_reader.get(number)
-    after = made if reader is None else trace.site_call(reader)
+    storage = trace.storages[number]
+    made = None if storage.maker is None else trace.site_calls.get(storage.maker.outer)
+    after = made if storage.reader is None else trace.site_calls.get(storage.reader.outer)
     return None if made is None or after is None else Release(made, after, graph)
 
 

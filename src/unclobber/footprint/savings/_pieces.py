@@ -105,6 +105,6 @@ def _goes_on(trace: Trace, before: ModuleCall, call: ModuleCall) -> bool:
     read = {number for operation in second for number in operation.reads} - made
     seen = {number for operation in first for number in operation.reads}
     others = {n for n in read - given - seen if trace.storages[n].kind not in LASTING}
-    later = {number for number in given if trace.last_read(number) > call.end}
+    later = {number for number in given if trace.storages[number].last_read > call.end}
     # Tensors that both modules read don't break a row: a mask, the rotation of positions.
     return bool(read & given) and not others and not later - seen
