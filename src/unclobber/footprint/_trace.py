@@ -227,10 +227,9 @@ class Trace:
         }
         for storage in self.storages:
             until, sort = self.end(storage), _SORTS.get(storage.kind, "other")
-            spans[sort].append((storage.number, storage.born, until, storage.bytes))
-            for number, since, end, size in (
-                self.kept_spans.get(storage.number, ()) if sort == "other" else ()
-            ):
+            spans[sort].append(self.span(storage, storage.born))
+            held = self.kept_spans.get(storage.number, ()) if sort == "other" else ()
+            for number, since, end, size in held:
                 # Moved from "other" to "kept" and not added, because each byte counts once.
                 spans["other"].append((number, since, min(end, until), -size))
                 spans["kept"].append((number, since, min(end, until), size))

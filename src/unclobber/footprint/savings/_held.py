@@ -1,5 +1,5 @@
-"""Memory that a name, or a graph that is not freed, holds at the peak though no code reads it any more; and
-runs in which the name gives it up.
+"""Memory that is held for nothing: by a name, or a graph that is not freed, though no code reads it any more
+at the peak, or by saves for gradients that the program doesn't request; and runs in which a name gives it up.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .. import _places
 from .._names import HeldName
 from .._recorder import MemoryRecorder
 from .._timeline import Span
-from .._trace import Site, Storage, Trace, grouped
-from ._option import Option, Release, change_of
+from .._trace import PackedSave, Site, Storage, Trace, grouped
+from ._option import Option, Release, SavesAt, change_of
 from ._sites import SitesMode
 
 
@@ -68,7 +68,7 @@ def _idle(trace: Trace) -> Iterable[Storage]:
     """Yield activations alive at the peak that neither this backward nor an operation reads later."""
     peak = trace.bytes.peak()
     kept, first_save = trace.kept_spans, min((save.tick for save in trace.saves), default=0)
-    # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
+    # Saves that this backward's own graph holds and never unpacked are left out: `unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
     for storage in trace.storages:
         alive = storage.born <= peak <= trace.end(storage)
@@ -145,6 +145,38 @@ def _by_place(trace: Trace, storages: list[Storage]) -> Option:
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
     return tuple(trace.span(storage, storage.last_use + 1) for storage in storages)
+
+
+# --- saves that backward doesn't read ----------------------------------------------------------------
+def unneeded(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each line that keeps tensors which this backward doesn't read."""
+    # Saves of another graph are not this backward's to read.
+    here = [save for save in trace.saves if save.node is not None and save.tick > trace.start]
+    activations = [save for save in here if save.storage.kind == "activation"]
+    by_storage = grouped(activations, lambda save: save.storage).items()
+    unread = [member for member in by_storage if all(save.needed is None for save in member[1])]
+    read = {_line_and_shape(save) for save in trace.saves if save.needed is not None}
+    for members in grouped(unread, lambda member: _places.key(member[1][0].stack)).values():
+        every = {_line_and_shape(save) for _, saves in members for save in saves}
+        # A run drops saves by line and shape, so none of them may be one that backward reads.
+        alone = not every & read
+        change = change_of(
+            [saves[0] for _, saves in members],
+            "unneeded",
+            "kept for a gradient that nobody asked for",
+            "compute it under torch.no_grad(), or detach() what comes in",
+            in_modules=False,
+            why_untried=None if alone else "the same line keeps what is read, too",
+        )
+        spans = tuple(
+            (storage.number, min(save.tick for save in saves) + 1, max(map(trace.end, saves)), storage.bytes)
+            for storage, saves in members
+        )
+        yield Option(change, spans, dropped=tuple(every) if alone else ())
+
+
+def _line_and_shape(save: PackedSave) -> SavesAt:
+    return _places.key(save.stack), save.shape
 
 
 # --- a run with it -----------------------------------------------------------------------------------

@@ -17,11 +17,10 @@ from ._cache import caches
 from ._checkpoints import SecondForward, groups
 from ._copies import copies
 from ._formulas import Formula
-from ._held import held
+from ._held import held, unneeded
 from ._option import LEAST, Option, change_of, front, saved_for_work
 from ._pieces import pieces
 from ._twice import computed_twice
-from ._unneeded import unneeded
 from ._wide import widened
 
 MOST_REPORTED = 12
