@@ -77,12 +77,11 @@ class HeldName:
 
 def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> list[HeldName]:
     """Return the tensors that the program's variables lead to now."""
-    names = []
-    for name, tensor in ProgramNames().tensors():
-        number = number_of(tensor)
-        if number is not None:
-            names.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
-    return names
+    return [
+        HeldName(name, number, frozenset(_kept_by(tensor, freed)))
+        for name, tensor in ProgramNames().tensors()
+        if (number := number_of(tensor)) is not None
+    ]
 
 
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,16 +35,14 @@ class EnoughError(BaseException):
     """
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class _PackedTensor:
     """The pack hook's result, which notes the tick at which the save ends."""
 
-    __slots__ = ("__weakref__", "save", "tensor", "trace", "version")
-
-    def __init__(self, tensor: Tensor, save: PackedSave, trace: Trace) -> None:
-        self.tensor = tensor
-        self.version = tensor._version
-        self.save = save
-        self.trace = trace
+    tensor: Tensor
+    version: int
+    save: PackedSave
+    trace: Trace
 
     def __del__(self) -> None:
         self.save.died = self.trace.tick
@@ -321,14 +320,12 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         with self.unseen():
             # An alias, because an output kept by its own node would be a cycle through C++ that is never
             # freed.
-            return _PackedTensor(tensor.detach(), save, self.trace)
+            return _PackedTensor(tensor.detach(), tensor._version, save, self.trace)
 
-    def unpack(self, held: Any) -> Tensor:
+    def unpack(self, held: Tensor | _PackedTensor) -> Tensor:
         """Return a saved tensor; RuntimeError if it was overwritten, as torch raises it."""
-        if not isinstance(held, _PackedTensor):
-            # `pack` returns a plain tensor once the recording has ended.
-            plain: Tensor = held
-            return plain
+        if isinstance(held, Tensor):  # `pack` returns a plain tensor once the recording has ended
+            return held
         held.save.needed = self.trace.tick
         # torch compares the counters of what no hooks keep, and the program must fail here as it does there.
         if (now := held.tensor._version) != held.version:
