@@ -56,7 +56,7 @@ def to_html(report: StepMemory) -> str:
         lives=shown,
         left_out=left_out,
         largest=max((storage.bytes for _, storage in shown), default=0),
-        changes=list(zip(report.changes, _sentences.code(report.changes), strict=True)),
+        changes=_sentences.with_code(report.changes),
         curve=steps,
         before=steps[0].bytes if steps else report.peak and report.peak.moment.step,
     )

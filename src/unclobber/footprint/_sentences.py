@@ -172,13 +172,13 @@ def head(change: Change) -> str:
     return f"{where}{change.title} ({_often(change.times)}{inside})"
 
 
-def code(changes: Iterable[Change]) -> list[str]:
-    """Return what to write for each change; empty for one whose code a change before it has."""
+def with_code(changes: Iterable[Change]) -> list[tuple[Change, str]]:
+    """Return each change with what to write; that is empty if a change before it has the same code."""
     written: set[str] = set()
     said = []
     for change in changes:
         text = change.write if change.sort in _ADVICE else f"write {change.write}"
-        said.append("" if text in written else text)
+        said.append((change, "" if text in written else text))
         written.add(text)
     return said
 

@@ -140,9 +140,7 @@ def _savings(report: StepMemory, width: int) -> list[str]:
     rows = ["What would save memory"]
     if not report.changes:
         return [*rows, *_wrapped(_sentences.no_changes(report), width)]
-    for number, (change, code) in enumerate(
-        zip(report.changes, _sentences.code(report.changes), strict=True), 1
-    ):
+    for number, (change, code) in enumerate(_sentences.with_code(report.changes), 1):
         rows += _wrapped(f"{number}. {_sentences.head(change)}", width, hang=5)
         rows += _wrapped(code, width, left=5)
         rows += _wrapped(_sentences.outcome(change), width, left=5)
