@@ -205,10 +205,6 @@ class Trace:
     def start(self) -> int:  # what ran earlier made the model and its data
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
 
-    @property
-    def complete(self) -> bool:  # what backward reads is known then
-        return self.ended_early is None and self.backward_began is not None
-
     def end(self, life: Storage | PackedSave) -> int:
         return self.tick if life.died is None else life.died
 

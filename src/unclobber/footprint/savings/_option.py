@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from .. import _places
 from .._facts import Change, Edits, Sort
 from .._names import Named
 from .._timeline import Span
-from .._trace import Operation, PackedSave, Site, SiteCall, Storage, modules_of
+from .._trace import Item, Operation, PackedSave, Site, SiteCall, Storage, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
@@ -81,17 +81,14 @@ def saved_for_work(option: Option) -> tuple[float, float]:
     return option.change.predicted, option.change.recomputed
 
 
-Found = TypeVar("Found")
-
-
-def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]], most: int) -> list[Found]:
+def front(items: Iterable[Item], worth: Callable[[Item], tuple[float, float]], most: int) -> list[Item]:
     """Return the items that no other beats in both gain and cost, largest gain first.
 
     Args:
         most: Items to return at most. Of two neighbours that gain nearly as much, the second goes; the
             first and the last stay, because they are the ends of the choice.
     """
-    best: list[Found] = []
+    best: list[Item] = []
     for item in sorted(items, key=lambda item: (-worth(item)[0], worth(item)[1])):
         if not best or worth(item)[1] < worth(best[-1])[1]:
             best.append(item)

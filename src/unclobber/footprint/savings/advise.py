@@ -123,8 +123,8 @@ def _options(trace: Trace, report: StepMemory) -> list[Option]:
         *_of_in_place(report),
         *caches(trace),
     ]
-    if trace.complete:
-        # Before its end it isn't known what backward reads.
+    # Before its end it isn't known what backward reads.
+    if trace.ended_early is None and trace.backward_began is not None:
         candidates += [*unneeded(trace), *held(trace)]
     for option in candidates:
         # Checkpoints and in-place changes bring a prediction of their own.
