@@ -131,7 +131,7 @@ class Operation:
         return [leaf for leaf in compat.compilers.tree_leaves(self.arguments) if isinstance(leaf, Operand)]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class FunctionCall:
     """An outermost call of a torch function; equal to no other."""
 
@@ -142,7 +142,7 @@ class FunctionCall:
     result: int | None = None  # number of its result's storage; None if it returned no single tensor
     operations: list[Operation] = field(default_factory=list)  # those of forward
 
-    @property
+    @cached_property
     def site(self) -> Site:  # of a call with operations
         return _places.key(self.operations[0].stack), self.name
 
