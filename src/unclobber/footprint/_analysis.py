@@ -9,7 +9,8 @@ import torch
 
 from ..derivatives import Reasons, by_node
 from . import _inplace, _modules, _places
-from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role, StepMemory
+from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
+from ._shown import StepMemory
 from ._timeline import LASTING, BytesOverTime
 from ._trace import PackedSave, Storage, Trace, grouped
 

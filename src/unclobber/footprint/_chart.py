@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..model.text import size
-from ._facts import KeptStorage, LiveBytes, StepMemory, short
+from ._facts import KeptStorage, LiveBytes, MemoryReport, short
 
 WIDTH = 760
 HEIGHT = 260
@@ -25,7 +25,7 @@ _BARS = 48  # kept tensors that are drawn; the report says how many are left out
 class Chart:
     """The timeline of a report, which must have one: where its ticks and bytes are drawn."""
 
-    def __init__(self, report: StepMemory) -> None:
+    def __init__(self, report: MemoryReport) -> None:
         self._report = report
         self._moments = report.timeline
         self._top = _rounded(max(moment.step for moment in self._moments))
@@ -69,9 +69,9 @@ class Chart:
         return f"{phase.capitalize()}{place}: {', '.join(parts) or 'nothing of this step'}."
 
 
-def lives(report: StepMemory) -> tuple[list[tuple[int, KeptStorage]], list[KeptStorage]]:
+def lives(report: MemoryReport) -> tuple[list[tuple[int, KeptStorage]], list[KeptStorage]]:
     """Return the largest kept activations in the order of their first save, each with the position of its
-    line in ``StepMemory.by_line``, and the activations that are left out."""
+    line in ``MemoryReport.by_line``, and the activations that are left out."""
     # A tensor that isn't kept at the peak is charged to no line.
     line = {position: number for number, line in enumerate(report.by_line) for position in line.kept}
     every = [(line.get(n, -1), kept) for n, kept in enumerate(report.kept) if kept.kind == "activation"]

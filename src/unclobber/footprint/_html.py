@@ -15,7 +15,7 @@ from ..model.text import size
 from ..syntax import text_of
 from . import _modules, _sentences
 from ._chart import Chart, lives
-from ._facts import StepMemory
+from ._facts import MemoryReport
 
 _AROUND = 2  # source lines shown before and after each line that keeps something
 
@@ -27,14 +27,14 @@ class SourceFile:
     path: str
     bytes: int
     lines: list[tuple[int | None, str, int | None]]
-    """1-based number, text, and position in ``StepMemory.by_line``; without a number, a gap."""
+    """1-based number, text, and position in ``MemoryReport.by_line``; without a number, a gap."""
 
     @property
     def name(self) -> str:
         return self.path.replace("\\", "/").rpartition("/")[2]
 
 
-def to_html(report: StepMemory) -> str:
+def to_html(report: MemoryReport) -> str:
     """Return the whole page."""
     # Imported here, because reports as text and JSON need no Jinja.
     import jinja2
@@ -62,7 +62,7 @@ def to_html(report: StepMemory) -> str:
     )
 
 
-def _files(report: StepMemory) -> list[SourceFile]:
+def _files(report: MemoryReport) -> list[SourceFile]:
     """Return the files with lines that keep something, largest first."""
     by_path: dict[str, dict[int, int]] = {}
     for position, line in enumerate(report.by_line):
@@ -80,7 +80,7 @@ def _files(report: StepMemory) -> list[SourceFile]:
 
 
 def _shown(
-    path: str, marked: dict[int, int], report: StepMemory
+    path: str, marked: dict[int, int], report: MemoryReport
 ) -> Iterator[tuple[int | None, str, int | None]]:
     """Yield the lines of one file that keep something, and `_AROUND` lines around each."""
     source = text_of(path)

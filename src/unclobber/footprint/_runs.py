@@ -16,8 +16,9 @@ from ..model.text import plural
 from ..torch_internals import compat
 from . import _places
 from ._analysis import analyse
-from ._facts import StepMemory, short
+from ._facts import short
 from ._recorder import EnoughError, MemoryRecorder
+from ._shown import StepMemory
 from ._trace import Operation
 from .savings import advise
 from .savings._attempts import Attempts

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..model.text import listing, plural, shape, size
-from ._facts import Change, Compared, InPlaceUse, KeptStorage, LineTotal, StepMemory, TriedInPlace, short
+from ._facts import Change, Compared, InPlaceUse, KeptStorage, LineTotal, MemoryReport, TriedInPlace, short
 
 _ADVICE = ("held", "unneeded", "twice", "dtype")  # sorts of changes whose `write` is a sentence, not code
 
 
-def at_peak(report: StepMemory) -> str:
+def at_peak(report: MemoryReport) -> str:
     """Return the moment of the peak: ``in the backward of net.py:3, F.relu(x)``."""
     peak = report.peak
     assert peak is not None
@@ -24,7 +24,7 @@ def at_peak(report: StepMemory) -> str:
     return f"in {phase} {short(place)}, {' '.join(place.source.split())}"
 
 
-def notices(report: StepMemory) -> list[str]:
+def notices(report: MemoryReport) -> list[str]:
     """Return what limits the recording, and what to do about it."""
     said = []
     if report.fake:
@@ -41,7 +41,7 @@ def notices(report: StepMemory) -> list[str]:
     return said
 
 
-def fake_command(report: StepMemory) -> str:  # empty if this one had the memory for it
+def fake_command(report: MemoryReport) -> str:  # empty if this one had the memory for it
     if report.fake or not (report.ended_early or "").startswith("out of memory"):
         return ""
     step = ("--step", f"{report.step}") if report.step > 1 else ()
@@ -49,7 +49,7 @@ def fake_command(report: StepMemory) -> str:  # empty if this one had the memory
 
 
 # --- what is kept ------------------------------------------------------------------------------------
-def kinds(line: LineTotal, report: StepMemory) -> str:
+def kinds(line: LineTotal, report: MemoryReport) -> str:
     """Return what a line keeps, as ``gelu input, linear input (4 tensors) in b.0 (Block) and 3 more``."""
     roles = [report.kept[position].roles[0] for position in line.kept]
     counts = Counter(f"{role.by} {role.what}" if role.role else role.by for role in roles)
@@ -57,7 +57,7 @@ def kinds(line: LineTotal, report: StepMemory) -> str:
     return f"{what} in {listing(line.modules, limit=1)}" if line.modules else what
 
 
-def reasons(line: LineTotal, report: StepMemory) -> str:
+def reasons(line: LineTotal, report: MemoryReport) -> str:
     """Return what a line keeps and why, as a sentence for each role."""
     members: dict[tuple[str, str], list[int]] = {}
     for position in line.kept:
@@ -88,7 +88,7 @@ def _its(what: str) -> str:
     return f"its {what}" if what in ("input", "result", "weight", "mask") else what
 
 
-def notes(report: StepMemory) -> list[str]:
+def notes(report: MemoryReport) -> list[str]:
     """Return sentences on shared saves, saves that backward never read, and inner gradients."""
     said = []
     if report.shared:
@@ -118,7 +118,7 @@ def notes(report: StepMemory) -> list[str]:
 
 
 # --- in place ----------------------------------------------------------------------------------------
-def in_place(report: StepMemory, most: int) -> list[str]:
+def in_place(report: MemoryReport, most: int) -> list[str]:
     """Return what in-place operations spare, and what more of them would."""
     said = [_used(used) for used in report.in_place[:most]]
     if not report.in_place and not report.ended_early:
@@ -183,7 +183,7 @@ def with_code(changes: Iterable[Change]) -> list[tuple[Change, str]]:
     return said
 
 
-def no_changes(report: StepMemory) -> str:
+def no_changes(report: MemoryReport) -> str:
     if report.ended_early:
         return "What could be given up is known once the step has run to its end."
     return "Nothing that is looked for would lower the peak by more than 1 %."
@@ -243,7 +243,7 @@ class CurveRow:
     what: str
 
 
-def curve(report: StepMemory) -> list[CurveRow]:
+def curve(report: MemoryReport) -> list[CurveRow]:
     """Return the steps of the curve, from the program as it is; empty without a curve."""
     if not report.curve or report.peak is None:
         return []

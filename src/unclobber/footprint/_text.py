@@ -6,7 +6,7 @@ import textwrap
 
 from ..model.text import plural, size
 from . import _modules, _sentences
-from ._facts import KeptStorage, StepMemory, short
+from ._facts import KeptStorage, MemoryReport, short
 
 _LINES = 12
 _REASONS = 3
@@ -14,7 +14,7 @@ _FEW = 4  # lines and changes in the short table
 _USUAL = 80  # width of the short table
 
 
-def to_text(report: StepMemory, width: int) -> str:
+def to_text(report: MemoryReport, width: int) -> str:
     """Return the report for a terminal of this width, without a newline at the end."""
     if report.peak is None:
         return "nothing recorded: the program ran no operation of torch's"
@@ -33,7 +33,7 @@ def to_text(report: StepMemory, width: int) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def to_table(report: StepMemory) -> str:
+def to_table(report: MemoryReport) -> str:
     """Return the report in about ten lines: the peak, the lines that keep most, the best changes."""
     if report.peak is None:
         return to_text(report, _USUAL)
@@ -51,7 +51,7 @@ def to_table(report: StepMemory) -> str:
     return "\n".join(row if len(row) <= _USUAL else f"{row[: _USUAL - 2]} …" for row in rows)
 
 
-def _peak(report: StepMemory, width: int) -> list[str]:
+def _peak(report: MemoryReport, width: int) -> list[str]:
     """Return the peak's bytes by kind, and notices on the recording."""
     peak = report.peak
     assert peak is not None
@@ -73,7 +73,7 @@ def _peak(report: StepMemory, width: int) -> list[str]:
     return [*textwrap.wrap(head + _sentences.at_peak(report), width), *body, *notices, *command]
 
 
-def _by_line(report: StepMemory, width: int) -> list[str]:
+def _by_line(report: MemoryReport, width: int) -> list[str]:
     """Return the lines that keep most, each with its source."""
     if not report.by_line:
         return ["No line keeps anything for backward at the peak."]
@@ -92,7 +92,7 @@ def _by_line(report: StepMemory, width: int) -> list[str]:
     return rows
 
 
-def _by_module(report: StepMemory, width: int) -> list[str]:
+def _by_module(report: MemoryReport, width: int) -> list[str]:
     """Return a tree of modules: what each keeps with all that is inside it."""
     table = _modules.rows(report.by_module)
     if not table:
@@ -122,7 +122,7 @@ def _hanging(text: str, left: str, width: int) -> list[str]:
     return [f"{left}{first}".rstrip(), *(f"{' ' * len(left)}{line}" for line in others)]
 
 
-def _longest(report: StepMemory, width: int) -> list[str]:
+def _longest(report: MemoryReport, width: int) -> list[str]:
     """Return the largest kept tensors with their reasons, one of each kind."""
     seen: dict[tuple[object, ...], KeptStorage] = {}
     for storage in report.kept:
@@ -135,7 +135,7 @@ def _longest(report: StepMemory, width: int) -> list[str]:
     return ["The largest, and why", *rows] if rows else []
 
 
-def _savings(report: StepMemory, width: int) -> list[str]:
+def _savings(report: MemoryReport, width: int) -> list[str]:
     """Return the changes, largest saving first, and the curve."""
     rows = ["What would save memory"]
     if not report.changes:

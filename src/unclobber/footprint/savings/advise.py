@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...model.text import plural
-from .._facts import Change, CurvePoint, StepMemory
+from .._facts import Change, CurvePoint, MemoryReport
+from .._shown import StepMemory
 from .._timeline import BytesOverTime
 from .._trace import Trace
 from . import _edits, _formulas
@@ -109,7 +110,7 @@ def _good(option: Option) -> bool:
 
 
 # --- all changes -------------------------------------------------------------------------------------
-def _options(trace: Trace, report: StepMemory) -> list[Option]:
+def _options(trace: Trace, report: MemoryReport) -> list[Option]:
     """Return all changes whose predicted saving exceeds `LEAST`, largest first."""
     again = SecondForward(trace)
     candidates = [
@@ -162,7 +163,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         yield Option(change_of(formula.results, "mask", title, _spelled(formula)), spans, formulas=(formula,))
 
 
-def _of_in_place(report: StepMemory) -> Iterable[Option]:
+def _of_in_place(report: MemoryReport) -> Iterable[Option]:
     """Yield a change for each in-place candidate that lowers the peak by itself."""
     for candidate in report.candidates:
         if candidate.peak_drop > 0:
