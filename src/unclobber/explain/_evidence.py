@@ -111,8 +111,9 @@ class RefusalEvidence:
     """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
     carries_gradient: bool = False
     """Whether a gradient is to flow through the write, which ``no_grad`` would drop."""
-    expanded: bool = False
-    """Whether elements of the target share memory, so that ``no_grad`` doesn't help."""
+    expanded: Literal["refused", "shared"] | None = None
+    """Set if elements of the target share memory, so that ``no_grad`` doesn't help: torch refuses the write
+    all the same, or it changes other elements, too."""
     batched: str | None = None  # UC209: the user's expression for a tensor of the line that has a batch
     in_no_grad: str | None = None
     """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""

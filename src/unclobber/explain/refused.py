@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -126,7 +126,7 @@ class _Refused:
             saved_at=None if written is None else self._saved_at(written),
             parameter=isinstance(tensor, torch.nn.Parameter),
             carries_gradient=self._carries_gradient(target, leaf, None if refused is None else refused.site),
-            expanded=_is_expanded(target),
+            expanded=_expanded(target),
             in_no_grad=self._in_no_grad(),
             batched=self._batched() if self.kind.subject == "unbatched" else None,
         )
@@ -270,9 +270,11 @@ class _Refused:
 
     def _carries_gradient(self, target: WriteTarget, leaf: torch.Tensor | None, site: Site | None) -> bool:
         """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to,
-        besides a leaf that is no parameter; or it computes a parametrized weight."""
+        besides the leaf; or it computes a parametrized weight. What writes a parameter outside of a
+        ``forward`` updates it."""
         place = self.values.place(self.depth)
-        if (site is not None and site.parametrizes) or place is None or isinstance(leaf, torch.nn.Parameter):
+        is_update = isinstance(leaf, torch.nn.Parameter) and self.frames[0].f_code.co_name != "forward"
+        if (site is not None and site.parametrizes) or place is None or is_update:
             return site is not None and site.parametrizes
         todo: list[ast.AST] = [place.at]
         while todo:
@@ -411,15 +413,21 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
     return isinstance(value, (*ATOMS, ast.Constant))
 
 
-def _is_expanded(target: WriteTarget) -> bool:
-    """Return whether torch would also refuse the write because several elements share memory."""
-    tensor = target.tensor
-    allowed = torch_table().writes_expanded | {"index_put_"}
-    if tensor is None or target.made_here or target.operation in allowed:
-        return False
+def _expanded(target: WriteTarget) -> Literal["refused", "shared"] | None:
+    """Return whether torch also refuses the write because several elements share memory, or whether it lets
+    the write of a part change other elements, too; else None."""
+    tensor, known = target.tensor, torch_table().writes_expanded
     # A sparse tensor has no strides: reading them raises.
-    strides = tensor.stride() if tensor.layout is torch.strided else ()
-    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, strides, strict=False))
+    strides = tensor.stride() if tensor is not None and tensor.layout is torch.strided else ()
+    if tensor is None or not any(n > 1 and step == 0 for n, step in zip(tensor.shape, strides, strict=False)):
+        return None
+    if target.made_here or target.operation in _PARTS:
+        return "shared"
+    return None if target.operation in known else "refused"
+
+
+_PARTS = frozenset({"index_put_", "index_fill_", "masked_fill_"})
+"""Operations that write a part of a tensor, also of an expanded one."""
 
 
 def _is_stale(tensor: torch.Tensor) -> bool:

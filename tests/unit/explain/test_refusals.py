@@ -28,20 +28,37 @@ def run_watched(text: str, folder: Path) -> unclobber.InplaceError | None:
 
 
 @pytest.mark.parametrize(
-    ("write", "advised"), [("v += 1", False), ("v.zero_()", True), ("v[0].mul_(2)", True)]
+    ("write", "why_not"),
+    [
+        ("v += 1", "refuses this under no_grad"),
+        ("v.zero_()", ""),
+        ("v[0].mul_(2)", "would change, too"),
+        ("v[torch.tensor([True, False])] = 1", "would change, too"),
+        ("v.index_fill_(0, torch.tensor([0]), 1)", "would change, too"),
+    ],
 )
-def test_no_grad_is_advised_where_it_helps(write, advised, tmp_path):
-    """torch allows few writes to an expanded tensor, whatever the grad mode."""
+def test_no_grad_is_advised_where_it_helps(write, why_not, tmp_path):
+    """torch allows few writes to an expanded tensor, and those of a part change what shares its memory."""
     make = "w = torch.ones(1, 3, requires_grad=True)\nv = w.expand(2, 3)\n"
     finding = run_watched(f"{make}{write}", tmp_path).finding
     assert finding.code == "UC202"
-    assert any(f"torch.no_grad(): {write}" in (fix.code or "") for fix in finding.fixes) == advised
-    assert any("refuses this under no_grad" in note for note in finding.notes) != advised
-    under = f"{make}with torch.no_grad():\n    {write}"
-    if advised:
-        assert run_watched(under, tmp_path) is None
-    else:
-        assert run_watched(under, tmp_path).finding.code == "UC207"
+    assert any(f"torch.no_grad(): {write}" in (fix.code or "") for fix in finding.fixes) == (not why_not)
+    assert why_not in finding.notes[-1]
+    under = f"{make}with torch.no_grad():\n    {write}\n    assert bool(v[0, 0] == v[1, 0]) and v[1, 0] != 1"
+    refused = run_watched(under if not why_not.startswith("would") else "", tmp_path)
+    assert (refused and refused.finding.code) == ("UC207" if why_not.startswith("refuses") else None)
+
+
+@pytest.mark.parametrize(("function", "first"), [("forward", "copy"), ("update", "no gradient is to flow")])
+def test_a_parameter_that_forward_writes(function, first, tmp_path):
+    """What `forward` writes into a parameter, as a hypernetwork does, has a gradient; an update has none."""
+    text = (
+        "class Net(torch.nn.Linear):\n"
+        f"    def {function}(self, given):\n"
+        "        self.weight.copy_(given)\n"
+        f"Net(1, 1).{function}(torch.ones(1, 1, requires_grad=True) * 2)\n"
+    )
+    assert first in run_watched(text, tmp_path).finding.fixes[0].title
 
 
 @pytest.mark.parametrize("operator", ["+", "-", "*", "/", "//", "%"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from made_findings import site
 from rewriting import plain, rewritten
 
+from unclobber.model import Finding, Help, Write
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers.multi_view import rewrites as view_rewrites
+from unclobber.repair.project import Project
 
 detach_state = FIXERS["detach-state"]
 inference_mode = FIXERS["inference-mode"]
@@ -56,6 +59,18 @@ while True:
     # two steps
     a = 1; w -= w.grad; b -= b.grad; c = 2  # by hand
 """
+
+
+@pytest.mark.parametrize(("advice", "offered"), [((), False), ((0,), False), ((1, 0), True), ((1,), None)])
+def test_no_grad_that_may_drop_a_gradient(advice, offered, tmp_path):
+    """It is tried where it is advised first, the user's to decide where it is advised at all."""
+    path = tmp_path / "program.py"
+    path.write_text("import torch\nw = torch.ones(3, requires_grad=True)\nw += 1\n")
+    known = (Help.NO_GRAD_BLOCK.fix(), Help.COPY_BEFORE.fix())
+    wrote = Write(site(path, "w += 1"), "add_", bumps_version=True, overlaps_needed=True)
+    finding = Finding("UC201", "a message", writes=(wrote,), fixes=tuple(known[at] for at in advice))
+    made = list(no_grad(finding, Project(str(tmp_path.resolve()), loaded=(str(path.resolve()),))))
+    assert [each.offered for each in made] == ([] if offered is None else [offered])
 
 
 def test_a_shared_line_under_no_grad(proposed):

@@ -65,7 +65,10 @@ def _fixes(evidence: RefusalEvidence) -> list[Fix]:
     if hooked or evidence.carries_gradient:
         name = None if write is None else write.expression
         copy = Help.COPY_BEFORE.fix(f"{name} = {name}.clone()" if name and name.isidentifier() else None)
-        return [copy, out_of_place(evidence), *([Help.COPY_IN_HOOK.fix()] if hooked else [])]
+        last = [Help.COPY_IN_HOOK.fix()] if hooked else []
+        # A layer may also set itself up by what it is given first, as quantisation does.
+        last += [without_grad(evidence)] if evidence.parameter else []
+        return [copy, out_of_place(evidence), *last]
     # No gradient reaches the leaf through values that don't depend on it: `w.uniform_()`.
     flows = operation(evidence) not in torch_table().overwrites_all
     through = [out_of_place(evidence, Help.RESULT_ALONE)] if flows else []

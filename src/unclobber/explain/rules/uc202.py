@@ -20,7 +20,8 @@ WORDING = Wording(
     (
         MADE_BY_HOOK,
         "a view shares the leaf's memory: this would change the leaf itself, where gradients end up",
-        "{expanded} is expanded: torch refuses this under no_grad as well",
+        "{refused} is expanded: torch refuses this under no_grad as well",
+        "{shared} shares memory with elements of an expanded tensor: under no_grad they would change, too",
     ),
 )
 
@@ -38,7 +39,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
     speakable = evidence.leaf is not None and not re.search(r"\.\d", evidence.leaf)
     copied = evidence.leaf if speakable else None
     if evidence.expanded:
-        copied = view.strip("`") if evidence.write and evidence.write.expression else None
+        is_named = evidence.expanded == "refused" and evidence.write and evidence.write.expression
+        copied = view.strip("`") if is_named else None
     fixes = (Help.COPY_OF_LEAF.fix(copied and f"x = {copied}.clone()"), out_of_place(evidence))
     # no_grad would drop the gradient of what is written: tests/programs/UC202/image_features_into_a_leaf.py.
     keeps = evidence.expanded or evidence.carries_gradient or evidence.module_hook is not None
@@ -48,5 +50,6 @@ def judge(evidence: RefusalEvidence) -> Finding:
         fixes if keeps else (without_grad(evidence), *fixes),
         whose=f"the leaf {leaf}, which requires grad" if known else "a leaf that requires grad",
         made=made,
-        expanded=view if evidence.expanded else None,
+        refused=view if evidence.expanded == "refused" else None,
+        shared=view if evidence.expanded == "shared" else None,
     )

@@ -24,6 +24,9 @@ _NOTE = "this takes the write for a change of the value itself, which no gradien
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
+    advised = ["no_grad" in f"{fix.title} {fix.code}" for fix in finding.fixes] or [True]
+    if not any(advised):
+        return  # it would drop a gradient, or write elements that the statement doesn't name
     for write, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         if torch is None or (write.site is not None and write.site.parametrizes):
@@ -36,7 +39,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             texts.append((decorated(source, function, f"@{torch}.no_grad()"), title))
         late, meant = not _is_update(source, statement), Interpretation.NOT_RECORDED
         for text, title in texts:
-            yield Candidate(title, {path: text}, interpretation=meant, note=_NOTE, late=late)
+            offered = not advised[0]  # it may drop a gradient
+            yield Candidate(title, {path: text}, meant, offered, note=_NOTE, late=late)
 
 
 def _is_update(source: Source, statement: ast.AST) -> bool:
