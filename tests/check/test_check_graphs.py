@@ -259,6 +259,10 @@ def test_parameters_are_written_between_use_and_backward(loop, expected):
     total.backward()
     """
     assert found_in(body) == [("UC101", "medium", "p -= 0.1 * p")] * expected
+    for modules in ("children()", "modules()"):
+        by_module = body.replace("for p in net.parameters()", f"for m in net.{modules}")
+        by_module = by_module.replace("p -= 0.1 * p", "m.weight.div_(2)")
+        assert found_in(by_module) == [("UC101", "medium", "m.weight.div_(2)")] * expected
 
 
 def test_an_attribute_that_is_replaced_by_a_parameter_is_one():

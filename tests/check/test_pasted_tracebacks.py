@@ -576,6 +576,47 @@ def test_parameters_that_are_written_by_hand_are_stepped(answer):
     assert document["candidates"][0]["confident"]
 
 
+def test_a_counter_of_an_object_is_no_tensor(answer):
+    """`self.n += 1` comes last before the backward."""
+    source = dedent("""\
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.n = 0
+
+            def turn(self, x):
+                y = self.net(x)
+                y.mul_(2)
+                self.n += 1
+                y.square().sum().backward()
+        """)
+    frames = (
+        'Traceback (most recent call last):\n  File "train.py", line 10, in turn\n'
+        "    y.square().sum().backward()\n"
+    )
+    assert lines_of(answer(pasted(version=1, expected=0, frames=frames), train=source)) == [[8]]
+
+
+def test_a_step_after_the_only_backward_is_not_confident(answer):
+    """A forward runs again in each turn; what wrote in between is not read here."""
+    source = dedent("""\
+        import torch
+        from helpers import renorm
+
+
+        def train(model, opt, data):
+            for x, y in data:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                renorm(model)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+        """)
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 10, in train\n    loss.backward()\n'
+    document = answer(pasted(version=3, expected=1, frames=frames), train=source)
+    assert [each["confident"] for each in document["candidates"]] == [False]
+
+
 def test_a_number_added_to_a_tensor_is_no_count(answer):
     """`y += 1` is the only write of its file, and reads as a counter's."""
     net = dedent("""\

@@ -21,6 +21,8 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
     """Return the value of an attribute: an object's, a parameter, ``.data``, ``.grad``, a view."""
     if value.kind in ("object", "class"):
         return _of_object(run, value, name, state, node)
+    if name in ("weight", "bias") and value.data == "modules" and state.mode:  # `for m in net.modules()`
+        return run.tensor(owners=value.owners, leaf=Leaf.LEAF)
     if name in ("weight", "bias"):
         parameter = _parameter(run, value, name, state, node)
         if parameter is None and value.kind == "unknown" and value.name:

@@ -225,7 +225,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.part_of(value.places), may=value.may | value.nodes, uses=value.uses)
-    return made._replace(data=value.data if value.data == "modules" else sole_graph([value]))
+    return value if value.data == "modules" else made._replace(data=sole_graph([value]))
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:

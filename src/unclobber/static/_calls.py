@@ -27,7 +27,8 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     if known is not None:
         return known
     # A name such as `critic` is no evidence, but that its parameters are trained is.
-    name = callee.name or unparsed(call.node.func).partition("[")[0]
+    written = unparsed(call.node.func).partition("[")[0]
+    name = callee.name or written
     is_network = callee.kind == "unknown" and run.trains(name)
     # What it returned before, it may take without a history (`OmniAnomaly` of TranAD).
     is_strong = is_network and all(use.owner != name for value in call.every for use in value.uses)
@@ -42,17 +43,9 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         bit = run.new_node()
         run.uses[bit] = use = run.use(name, call.node, state)
         result = result._replace(nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
-    if callee.given or _is_part(run, call.node.func):
+    if callee.given or (written.startswith("self.") and run.index.assigned_attributes[written[5:]]):
         return given_to_unread(run, state, call.node, call.every, result)
     return result
-
-
-def _is_part(run: FileRun, function: ast.expr) -> bool:
-    """Return whether an expression names an attribute that is set on the object, or an item of one."""
-    while isinstance(function, ast.Subscript):
-        function = function.value
-    name = dotted(function)
-    return name.startswith("self.") and run.index.assigned_attributes[name[5:]] > 0
 
 
 @transfers("module object", "__call__ forward")

@@ -143,7 +143,9 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
         backward_between = any(name == "backward" and line < max(before) for line, name, _ in scope.calls)
         points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
         return Clue(points, f"it precedes the backward in line {needed}")
-    return Clue(1.0 - 0.4 * depth, "it precedes the backward of the next turn") if looped else Clue(-1.0)
+    certainty = 0 if context.suspicions(site) else -1  # a forward mostly runs again before that backward
+    clue = Clue(1.0 - 0.4 * depth, "it precedes the backward of the next turn", certainty)
+    return clue if looped else Clue(-1.0)
 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -202,6 +204,12 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
     """The interpreter knows whether the target is a tensor."""
     run = context.tree.runs.get(site.path)
     if run is None or context.pasted.kind != "saved" or site.kind in (*UPDATES, "module"):
+        return
+    counted = re.compile(rf"{re.escape(site.target)} *([-+]?)= *\d+ *(#|$)")
+    lines = context.tree.files[site.path].lines
+    made = {match[1] for line in lines if (match := counted.search(line))}
+    if "" in made and counted.search(lines[site.line - 1]):
+        yield Clue(-4.0)  # a number, as `self.n += 1` where `self.n = 0` makes it
         return
     if (value := run.written.get(site.line)) is None:
         # A custom Function's backward isn't followed as others are.

@@ -118,9 +118,9 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     return Value(sure=sure, grad=Grad.NO, owners=owners, data=call.name, given=receiver.given)
 
 
-@transfers("object", "modules children")
+@transfers("object module", "modules children")
 def _modules(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return Value(places=run.new_place(), grad=Grad.NO, data="modules")
+    return Value(places=run.new_place(), grad=Grad.NO, owners=frozenset([call.receiver.name]), data="modules")
 
 
 @transfers("any", "buffers named_buffers")

@@ -176,11 +176,8 @@ def check_files(
         text: The text of the only file; None to read it.
     """
     kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
-    known: dict[str, CheckedFile] = {}
-    for path in paths:
-        clean = None if kept is None else kept.known(path, is_named=path in named)
-        if clean is not None:
-            known[path] = CheckedFile(path, clean.lines, commented=clean.commented)
+    clean = {} if kept is None else {path: kept.known(path, is_named=path in named) for path in paths}
+    known = {at: CheckedFile(at, each.lines, commented=each.commented) for at, each in clean.items() if each}
     check = partial(check_file, all_rules=all_rules, text=text)
     checked = _checked(check, [path for path in paths if path not in known], named, jobs)
     results: list[CheckedFile] = []
