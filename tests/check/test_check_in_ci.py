@@ -172,6 +172,59 @@ def test_only_what_a_branch_changed(here, capsys):
     assert checked(capsys, "--since", "main", "-q", ".")[1] == SUMMARY.format("old.py")
 
 
+# Added lines that a diff shows like the headers of files and hunks.
+LIKE_HEADERS = "TEXT = '''\n++ b.py\n\f@@ -1 +1 @@\n-- a.py\n\fdiff --git a b\n++ b.py\n'''\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "before", "after", "settings"),
+    [
+        pytest.param("x", "", LIKE_HEADERS, {}, id="lines like headers"),
+        pytest.param("x", "-- a.py\n", LIKE_HEADERS, {}, id="and like both of them"),
+        pytest.param('q"\t\\ü', "", "", {}, id="a name that git quotes"),
+        pytest.param('q"\t\\ü', "", "", {"core.quotePath": "off"}, id="a name that git quotes in part"),
+        pytest.param("x y", "", "", {}, id="a name that git ends with a tab"),
+        pytest.param("x", "", "", {"diff.relative": "true"}, id="paths that start at the folder"),
+        pytest.param("x", "", "", {"diff.noprefix": "true"}, id="paths without a prefix"),
+        pytest.param("x", "", "", {"diff.mnemonicPrefix": "true"}, id="paths with another prefix"),
+        pytest.param("x", "", "", {"color.diff": "always", "diff.colorMoved": "zebra"}, id="colours"),
+        pytest.param("x", "", "", {"diff.external": "true"}, id="another program"),
+        pytest.param("x", "", "", {"diff.python.textconv": "true"}, id="another text"),
+    ],
+)
+def test_a_change_however_git_shows_it(here, capsys, monkeypatch, folder, before, after, settings):
+    """Names, lines and settings of git that change what a diff looks like hide no changed line."""
+    (here / folder).mkdir()
+    path = here / folder / "t.py"
+    path.write_text(before + WRONG.replace("y += 1", "pass"))
+    git("init", "-q", "-b", "main")
+    (here / ".git" / "info" / "attributes").write_text("*.py diff=python\n")
+    git("add", ".")
+    git("commit", "-qm", "all")
+    path.write_text(after + WRONG)
+    for name, value in settings.items():
+        git("config", name, value)
+    monkeypatch.chdir(here / folder)
+    code, out, _ = checked(capsys, "--since", "main", "-q", ".")
+    line = 5 + after.count("\n")
+    assert (code, out.split()[1:5]) == (1, ["UC101", "saved-overwritten", f"t.py:{line}", "overwrites"])
+
+
+def test_a_change_below_a_link(here, capsys, tmp_path_factory):
+    """A repository and a file of it are known by links, too, tracked or not."""
+    git("init", "-q", "-b", "main")
+    git("add", "train.py")
+    git("commit", "-qm", "all")
+    (here / "train.py").write_text(WRONG.replace("y += 1", "y *= 2"))
+    (here / "new.py").write_text(WRONG)
+    links = tmp_path_factory.mktemp("links")
+    (links / "folder").symlink_to(here)
+    (links / "file.py").symlink_to(here / "train.py")
+    for path, count in ((links / "folder", 2), (links / "file.py", 1)):
+        code, out, _ = checked(capsys, "--since", "main", "-q", str(path))
+        assert (code, out.count("\n")) == (1, count)
+
+
 def test_a_branch_that_is_not_there(here, capsys):
     """One line says what git says."""
     git("init", "-q")

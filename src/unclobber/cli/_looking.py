@@ -62,7 +62,7 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
         notices.append(f"{plural(left_out, 'named file')} left out by `exclude` in the settings")
     if options.since is not None:
         changed = changed_lines(options.since)
-        kept = [path for path in kept if path in changed]
+        kept = [path for path in kept if os.path.realpath(path) in changed]
     cache = cache_of(projects.of(kept[0])) if options.use_cache and kept and options.stdin is None else None
     checked_files = _look(kept, named, options, cache)
     for file in checked_files:

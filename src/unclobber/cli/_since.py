@@ -13,15 +13,15 @@ _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
 class ChangedLines(dict[str, set[int] | None]):
-    """The changed lines of each changed file, by its absolute path; None for all of a file's lines."""
+    """The changed lines of each changed file, by its real path; None for all of a file's lines."""
 
     def reaches(self, path: str, finding: Finding) -> bool:
-        """Return whether a statement of a finding in this file has a changed line."""
+        """Return whether a statement of a finding in this changed file has a changed line."""
         sites = [fact.site for fact in finding.facts if fact.site is not None]
-        lines = self.get(path)
+        lines = self[os.path.realpath(path)]
         # A changed notebook counts as a whole, because git counts the lines of its JSON, not those of a cell.
         if lines is None or any(site.path != path for site in sites):
-            return path in self
+            return True
         return any(
             not lines.isdisjoint(range(site.statement_line, site.statement_end_line + 1)) for site in sites
         )
@@ -39,8 +39,9 @@ def changed_lines(commit: str) -> ChangedLines:
     # Not the commit itself: what its branch changed meanwhile is no change of this one.
     base = _git("merge-base", commit, "HEAD").strip()
     changed = ChangedLines()
+    # From the root, because `diff.relative` would name files by their paths below the working directory.
     diff = _git(
-        "-c", "core.quotePath=off", "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-prefix", base
+        "-C", root, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", base
     )  # fmt: skip
     for path, line, count in _hunks(diff):
         lines = changed.setdefault(os.path.join(root, path), set())
@@ -48,17 +49,36 @@ def changed_lines(commit: str) -> ChangedLines:
         lines.update(range(line, line + count))
     # `git diff` leaves out what was never added.
     new = _git("-C", root, "ls-files", "-z", "--others", "--exclude-standard")
-    changed.update({os.path.join(root, path): None for path in new.split("\0") if path})
+    changed.update({os.path.realpath(os.path.join(root, path)): None for path in new.split("\0") if path})
     return changed
 
 
-def _hunks(diff: str) -> Iterator[tuple[str, int, int]]:  # (path, first line, number of lines)
+def _hunks(diff: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the path, the first new line and the number of new lines of each hunk."""
     path = ""
-    for line in diff.splitlines():
-        if line.startswith("+++ "):
-            path = line[4:].rstrip("\t")
+    # Not `splitlines`: a line of Python may hold a form feed, with what looks like a header behind it.
+    for line in diff.split("\n"):
+        if line.startswith("diff --git "):
+            path = ""
+        # Only before the first hunk: an added line that starts with `++ ` looks the same.
+        elif not path and line.startswith("+++ "):
+            path = _unquoted(line[4:].rstrip("\t"))
         elif match := _HUNK.match(line):
             yield path, int(match[1]), int(match[2] or 1)
+
+
+def _unquoted(path: str) -> str:
+    r"""Return a path that git may have quoted, with escapes as in C.
+
+    Example:
+        >>> _unquoted("a b.py"), _unquoted(r'"\303\274\t\"b.py"')
+        ('a b.py', 'ü\t"b.py')
+    """
+    if not path.startswith('"'):
+        return path
+    # As bytes, because git writes each byte of a character as an escape.
+    escaped = path[1:-1].encode("utf-8", "surrogateescape").decode("unicode_escape")
+    return escaped.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def _git(*words: str) -> str:
