@@ -130,6 +130,16 @@ def test_a_wrong_text_of_standard_input(here, capsys, monkeypatch, text, said):
     assert err.startswith(said)
 
 
+@pytest.mark.parametrize("name", [(), ("--stdin-filename", "train.py")])
+def test_no_comment_is_added_to_standard_input(here, capsys, monkeypatch, name):
+    """There is no file to write, or its lines may be others than those of the text."""
+    with_stdin(monkeypatch, f"# not saved yet\n{WRONG}".encode())
+    code, out, err = checked(capsys, "--add-ignore", *name, "-")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("unclobber: --add-ignore writes comments into files, and `-` is none. ")
+    assert (here / "train.py").read_text() == WRONG
+
+
 def test_statistics_and_quiet(here, capsys):
     """Counts alone, or a line for each finding; nothing where nothing is found."""
     (here / "more.py").write_text(WRONG + WRONG + MEDIUM)

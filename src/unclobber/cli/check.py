@@ -91,6 +91,8 @@ def command(
     _checked_words(given["confidence"], paths)
     if (statistics or quiet) and format_ != "text":
         raise UsageError("--statistics and --quiet are for the text format", f"Leave --format {format_} out.")
+    if add_ignore and paths == ("-",):
+        raise UsageError("--add-ignore writes comments into files, and `-` is none", "Name the saved file.")
     options = CheckOptions(**given, stdin=_stdin(stdin_filename) if paths == ("-",) else None)
     report = looked_at(paths, options)
     if add_ignore:
