@@ -68,6 +68,17 @@ def inputs(module):
 
 def number():
     return 3
+
+
+class Configured(Net):
+    config_class = dict
+
+
+class Unconfigured(Net):
+    config_class = complex
+
+
+THREE = 3
 """
 
 
@@ -76,6 +87,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vet")
     (folder / "model.py").write_text(MODEL)
     (folder / "net.json").write_text('{"width": 6}')
+    (folder / "list.json").write_text("[1, 2]")
+    (folder / "target.json").write_text('{"target": 3}')
     return folder
 
 
@@ -193,7 +206,14 @@ def test_arguments_come_from_the_target_a_file_or_a_function(vet):
         (("model.py:number",), "gives int, and needs to give a torch.nn.Module or (module, inputs)"),
         (("model.py:Net(depth=2)",), "Give arguments in the target"),
         (("model.py:Net(print)",), "must be literals"),
+        (("model.py:Net({[]: 1})",), "must be literals"),
+        (("model.py:Net(**{'width': 8})",), "must be literals, each alone or by its name"),
         (("model.py:Net", "--config", "model.py"), "model.py is no JSON file of arguments"),
+        (("model.py:Net", "--config", "list.json"), "list.json is no JSON object of arguments"),
+        (("model.py:Net", "--config", "target.json"), "unexpected keyword argument 'target'"),
+        (("model.py:Configured", "--config", "list.json"), "list.json is no JSON object of arguments"),
+        (("model.py:Unconfigured", "--config", "net.json"), "can't be built: TypeError: "),
+        (("model.py:Net", "--inputs", "model.py:THREE"), "model.py:THREE is no function that makes inputs"),
         (("model.py:Net", "model.py:Net", "--config", "net.json"), "are for one target"),
         (("model.py:Net", "--way", "lroa"), "there is no way 'lroa'"),
         (("model.py:leaves", "--way", "plain"), "can't be trained at all: ValueError: no"),

@@ -59,7 +59,13 @@ class Target:
             )
         if self.inputs:
             function, _ = _looked_up(self.inputs)
-            takes_module = len(inspect.signature(function).parameters) > 0
+            try:
+                takes_module = len(inspect.signature(function).parameters) > 0
+            except (TypeError, ValueError) as error:
+                hint = "Name one, `FILE.py:make_inputs`."
+                raise UnclobberError(
+                    f"{self.inputs} is no function that makes inputs: {error}. {hint}"
+                ) from None
             inputs = [_called(self.inputs, function, *((module,) if takes_module else ()))]
         return Case.of(module, inputs[0]) if inputs else case_with_inputs(module, self.name)
 
@@ -74,10 +80,14 @@ class Target:
                     fields = json.load(file)
             except (OSError, ValueError) as error:
                 raise UnclobberError(f"{self.config} is no JSON file of arguments: {error}") from None
+            if not isinstance(fields, dict):
+                raise UnclobberError(
+                    f'{self.config} is no JSON object of arguments. Write them by name: `{{"depth": 2}}`.'
+                )
             # A class of Transformers takes a configuration object.
             configuration = getattr(value, "config_class", None)
             if configuration is not None:
-                args = (configuration(**fields), *args)
+                args = (_called(self.name, configuration, **fields), *args)
             else:
                 kwargs = fields | kwargs
         return _called(self.name, value, *args, **kwargs)
@@ -123,7 +133,7 @@ def _imported(home: str, target: str) -> Any:
     return module
 
 
-def _called(target: str, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _called(target: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return what a class or factory makes; an UnclobberError if it fails, such as for want of arguments."""
     try:
         return function(*args, **kwargs)
@@ -148,8 +158,12 @@ def _literals(target: str, call: ast.Call | None) -> tuple[tuple[Any, ...], dict
     """Return the arguments of a target's call, which are literals."""
     if call is None:
         return (), {}
+    wrong = f"the arguments in {target!r} must be literals, each alone or by its name: numbers, texts, lists"
+    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+    if len(named) < len(call.keywords):  # `**` has no name
+        raise UnclobberError(wrong)
     try:
-        kwargs = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        kwargs = {name: ast.literal_eval(value) for name, value in named.items()}
         return tuple(map(ast.literal_eval, call.args)), kwargs
-    except ValueError:
-        raise UnclobberError(f"the arguments in {target!r} must be literals: numbers, texts, lists") from None
+    except (TypeError, ValueError):  # a list as a key is a TypeError
+        raise UnclobberError(wrong) from None
