@@ -32,7 +32,6 @@ def command(*, pre_commit: bool, github: bool) -> int:
     if pre_commit:
         _write(_HOOKS, _with_hook)
     if github:
-        os.makedirs(os.path.dirname(_WORKFLOW), exist_ok=True)
         _write(_WORKFLOW, _with_job)
     click.echo("next: `unclobber check .`, which runs nothing, or `unclobber run SCRIPT.py`")
     return 0
@@ -40,14 +39,22 @@ def command(*, pre_commit: bool, github: bool) -> int:
 
 def _write(path: str, changed: Callable[[str], str]) -> None:
     """Write a file's changed text, and print what was done."""
+    before = ""  # an empty file and none get the same text
     try:
-        with open(path, encoding="utf-8") as stream:
-            before = stream.read()
-    except FileNotFoundError:
-        before = ""  # an empty file and none get the same text
-    text = changed(before)
-    if text != before:
-        OutputFile.at(path).write(text)
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                before = stream.read()
+        text = changed(before)
+        if text != before:
+            # Checked, because a file that may not be written could still be replaced.
+            if before and not os.access(path, os.W_OK):
+                raise PermissionError(13, "permission denied")
+            OutputFile(os.path.realpath(path)).write(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = str(error.strerror).lower() if isinstance(error, OSError) else "it is no UTF-8"
+        hint = "It must be a text file, or none, in a folder that you may write to."
+        raise UsageError(f"can't add to {path}: {reason}", hint) from None
     said = "left as it is" if text == before else "changed" if before else "written"
     click.echo(f"{path}: {said}")
 

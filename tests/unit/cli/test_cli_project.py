@@ -97,6 +97,24 @@ def test_what_can_not_be_added_to_is_left_alone(here, capsys):
     assert "pyproject.toml is no valid TOML" in capsys.readouterr().err
 
 
+def test_a_file_that_can_not_be_read_or_written_is_named(here, capsys):
+    """One paragraph, exit code 2, and what is there is left as it is."""
+    (here / "pyproject.toml").mkdir()
+    assert main(["init"]) == 2
+    assert "can't add to pyproject.toml: is a directory. It must be a text file" in capsys.readouterr().err
+    (here / "pyproject.toml").rmdir()
+    (here / "pyproject.toml").write_bytes(b"# \xe4\n")
+    assert main(["init"]) == 2
+    assert "can't add to pyproject.toml: it is no UTF-8. " in capsys.readouterr().err
+    assert (here / "pyproject.toml").read_bytes() == b"# \xe4\n"
+    (here / "pyproject.toml").unlink()
+    (here / ".github").write_text("")
+    assert main(["init", "--github"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("unclobber: can't add to .github/workflows/unclobber.yml: not a directory. ")
+    assert err.count("\n") == 1
+
+
 def test_what_an_issue_needs(here, capsys, monkeypatch):
     """Versions, the core, the self-tests, settings and variables; no path of a home."""
     monkeypatch.setenv("UNCLOBBER_X", "1")
