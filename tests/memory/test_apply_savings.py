@@ -179,6 +179,17 @@ def test_the_command_writes_what_is_proved(script, capsys, monkeypatch):
     assert not [change for change in changes(path) if change.sort == "formula"]
 
 
+def test_a_folder_s_program_is_edited(script, capsys, monkeypatch):
+    """The file that a folder is run by is the script that proofs run."""
+    path = script(TWO, "step()\n")
+    (path.parent / "tool").mkdir()
+    path.rename(path.parent / "tool" / "__main__.py")
+    monkeypatch.chdir(path.parent)
+    assert main(["memory", "--apply", "--write", "tool"]) == 0
+    assert "proved: silu is written out as" in capsys.readouterr().out
+    assert "torch.exp" not in (path.parent / "tool" / "__main__.py").read_text()
+
+
 def test_the_command_says_how_to_write(script, capsys, monkeypatch):
     """The whole command, with script and arguments, that can be pasted."""
     path = script(TWO, "import sys\nassert sys.argv[1:] == ['two words', '--size=3']\nstep()\n")

@@ -19,7 +19,7 @@ from ._options import format_of, of_a_program, output_file
 from ._output import OutputFile
 from ._program import die_interrupted, run
 from ._progress import program_progress
-from ._target import Target, target_of
+from ._target import Script, Target, target_of
 from ._terminal import PROGRAM
 from ._torch import require_torch
 
@@ -98,8 +98,8 @@ def command(
         return f"{report.shown(format_, 80 if stream is None else min(options_for(stream).width, 120))}\n"
 
     Delivery(format_, output).send(rendered, exit_code=program.exit_code)
-    if apply_ and not program.exit_code:
-        _memory_edits.apply(report, words[0], words[1:], checkpoint=checkpoint, write=write)
+    if apply_ and isinstance(target, Script) and not program.exit_code:
+        _memory_edits.apply(report, target.path, target.arguments, checkpoint=checkpoint, write=write)
     if program.interrupted:
         die_interrupted()
     return program.exit_code
