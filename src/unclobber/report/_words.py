@@ -111,7 +111,7 @@ def path(absolute: str) -> str:
     # The working directory is gone, or on another drive (tests/unit/report/test_report_words.py).
     except (OSError, ValueError):
         return absolute
-    if not relative.startswith(os.pardir):
+    if relative.split(os.sep)[0] != os.pardir:
         return relative
     home = os.path.join(os.path.expanduser("~"), "")
     return os.path.join("~", absolute.removeprefix(home)) if absolute.startswith(home) else absolute

@@ -10,4 +10,4 @@ def shown_path(path: str) -> str:
         relative = os.path.relpath(path)
     except (OSError, ValueError):  # the working directory is gone, or on another drive
         return path
-    return path if relative.startswith(os.pardir) else relative
+    return path if relative.split(os.sep)[0] == os.pardir else relative

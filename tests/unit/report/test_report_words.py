@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from unclobber.report import _words
 from unclobber.report._cells import clean, clip_left, width, wrap
+from unclobber.settings import shown_path
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,14 @@ def test_paths(path, shown, tmp_path, monkeypatch):
     assert _words.path(path) == shown
 
 
-def test_a_path_below_the_working_directory_is_relative(tmp_path, monkeypatch):
-    """And one beside it is not."""
+@pytest.mark.parametrize("shown", [_words.path, shown_path])
+def test_a_path_below_the_working_directory_is_relative(tmp_path, monkeypatch, shown):
+    """And one beside it is not, whatever its name starts with."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert _words.path(str(tmp_path / "here" / "a" / "b.py")) == str(Path("a/b.py"))
-    assert _words.path(str(tmp_path / "hereafter" / "b.py")) == str(tmp_path / "hereafter" / "b.py")
+    assert shown(str(tmp_path / "here" / "a" / "b.py")) == str(Path("a/b.py"))
+    assert shown(str(tmp_path / "here" / "..dots.py")) == "..dots.py"
+    assert shown(str(tmp_path / "hereafter" / "b.py")) == str(tmp_path / "hereafter" / "b.py")
 
 
 def test_a_home_is_not_named(tmp_path, monkeypatch):
