@@ -478,6 +478,9 @@ def test_wrong_use_is_told(tmp_path, capsys):
     (tmp_path / "t.txt").write_text(SENTENCE)
     assert main(["explain", "--traceback", str(tmp_path / "t.txt"), "--format", "html", str(tmp_path)]) == 2
     assert "It is text or json" in capsys.readouterr().err
+    for format_ in ("html", "json"):
+        assert main(["explain", "--format", format_, "UC101"]) == 2
+        assert capsys.readouterr().err.startswith("unclobber: --format is for --traceback. ")
 
 
 def test_lines_of_a_notebook_are_those_of_its_cell(tmp_path, answer):

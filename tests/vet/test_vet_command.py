@@ -216,6 +216,7 @@ def test_arguments_come_from_the_target_a_file_or_a_function(vet):
         (("model.py:Net", "--inputs", "model.py:THREE"), "model.py:THREE is no function that makes inputs"),
         (("model.py:Net", "model.py:Net", "--config", "net.json"), "are for one target"),
         (("model.py:Net", "--way", "lroa"), "there is no way 'lroa'"),
+        (("--list", "--format", "json"), "--list is for the text format. Leave --format json out."),
         (("model.py:leaves", "--way", "plain"), "can't be trained at all: ValueError: no"),
         (("model.py:Leaves",), "no inputs are known for model.py:Leaves: the last of"),
     ],

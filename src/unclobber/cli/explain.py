@@ -39,6 +39,8 @@ def command(*, given: tuple[str, ...], traceback: str | None, format_: str) -> i
         from ._pasted import explain
 
         return explain(traceback, given, format_)
+    if format_ != "text":
+        raise UsageError("--format is for --traceback", f"Leave --format {format_} out.")
     known = [_known(code) for code in given]  # all of them, before a page is printed
     write_text(sys.stdout, "\n".join(_rendered(code) for code in known) or _listed())
     return 0

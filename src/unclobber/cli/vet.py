@@ -92,6 +92,8 @@ def command(
         os.environ.setdefault(name, "1")
     if not targets and not list_ways:
         raise UsageError("no module named", "Name one: `unclobber vet model.py:make_model`.")
+    if list_ways and format_ != "text":
+        raise UsageError("--list is for the text format", f"Leave --format {format_} out.")
     if len(targets) > 1 and (config or inputs):
         raise UsageError("--config and --inputs are for one target", "Name one target.")
     require_torch()
