@@ -90,6 +90,9 @@ class MemoryCallback(ReportsMemory, *(package.Callback for package in _LIGHTNING
         UnclobberError: ``step`` is below 1.
     """
 
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        self._training_begins()
+
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
         self._step_begins(pl_module, trainer.optimizers)
 

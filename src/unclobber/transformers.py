@@ -65,6 +65,9 @@ class MemoryCallback(ReportsMemory, TrainerCallback):
         UnclobberError: ``step`` is below 1.
     """
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._training_begins()
+
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         optimizer = kwargs.get("optimizer")
         self._step_begins(kwargs["model"], () if optimizer is None else (optimizer,))

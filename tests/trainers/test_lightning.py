@@ -237,3 +237,22 @@ def test_the_memory_of_one_step(lightning):
     lightning.train(lightning.Model, first)
     parameters = sum(parameter.nbytes for parameter in reported.parameters())
     assert report.peak.moment.lasting - first.report.peak.moment.lasting >= 2 * parameters
+
+
+def test_each_training_has_its_own_memory(lightning):
+    """A callback that is used again reports its last training, which may have failed in that step."""
+    from unclobber.lightning import MemoryCallback
+
+    class Fails(lightning.Raises):
+        def __init__(self):
+            super().__init__(LookupError("the user's own"))
+
+    callback = MemoryCallback()
+    lightning.train(lightning.Model, callback)
+    first = callback.report
+    with pytest.raises(LookupError):
+        lightning.train(Fails, callback)
+    assert callback.report is None
+    lightning.train(lightning.Model, callback)
+    assert callback.report.backward
+    assert callback.report is not first

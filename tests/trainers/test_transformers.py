@@ -173,3 +173,22 @@ def test_the_memory_of_one_step(transformers, train):
     paths = {one.path for one in callback.report.by_module if one.own}
     assert {"transformer.h.0.mlp.act", "transformer.h.1.mlp.act"} <= paths
     assert same_weights(reported, train(transformers.LanguageModel))
+
+
+def test_each_training_has_its_own_memory(transformers, train):
+    """A callback that is used again reports its last training, which may have failed in that step."""
+    from unclobber.transformers import MemoryCallback
+
+    class Fails(transformers.Raises):
+        def __init__(self):
+            super().__init__(LookupError("the user's own"))
+
+    callback = MemoryCallback()
+    train(transformers.Model, callback)
+    first = callback.report
+    with pytest.raises(LookupError):
+        train(Fails, callback)
+    assert callback.report is None
+    train(transformers.Model, callback)
+    assert callback.report.backward
+    assert callback.report is not first

@@ -22,28 +22,28 @@ class ReportsMemory:
         if step < 1:
             raise UnclobberError(f"step is {step}: steps are counted from 1")
         self.step = step
+        self._recording = ExitStack()
+        self._training_begins()
+
+    def _training_begins(self) -> None:
+        self._give_up()  # transformers calls no hook at the end of a training that fails
         self.report: StepMemory | None = None  # the memory of that step; None until it has ended
-        self._recording: ExitStack | None = None
-        self._taken: Callable[[], StepMemory] | None = None
         self._seen = 0
+
+    def _give_up(self) -> None:
+        self._recording.close()
+        self._taken: Callable[[], StepMemory] | None = None
 
     def _step_begins(self, model: Any, optimizers: Iterable[Any]) -> None:
         self._seen += 1
         if self._seen == self.step:
-            self._recording = ExitStack()
             self._taken = self._recording.enter_context(record_step(model, _state_of(optimizers)))
 
     def _step_ends(self) -> None:
-        taken = self._taken
-        self._give_up()
+        self._recording.close()
         # Only now, because the report is of a recording that has ended.
-        if taken is not None:
-            self.report = taken()
-
-    def _give_up(self) -> None:
-        if self._recording is not None:
-            self._recording.close()
-            self._recording = self._taken = None
+        if self._taken is not None:
+            self.report, self._taken = self._taken(), None
 
 
 def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
