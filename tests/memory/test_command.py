@@ -137,6 +137,11 @@ def test_out_of_memory(tmp_path, capsys):
         assert wrong not in err
     assert main(["memory", "--fake", str(script), "2"]) == 0
     assert "ended early" not in capsys.readouterr().err
+    large = "(torch.ones(1, requires_grad=True) * 2).expand(10**14)[:2].sum()"
+    script.write_text(f"import torch\nloss = {large}\nloss.backward()\n")
+    assert main(["memory", str(script)]) == 1
+    err = " ".join(capsys.readouterr().err.split())
+    assert "out of memory: slice_backward in the backward of too large.py:2 asked for 363.8 TiB more" in err
 
 
 def test_out_of_memory_that_the_program_handles(tmp_path, capsys):

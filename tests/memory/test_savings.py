@@ -279,6 +279,33 @@ def test_what_is_told(tried):
     assert tried.to_dict()["changes"][0]["tried"]["peak_after"] > 0
 
 
+def test_a_peak_that_is_none_of_the_steps():
+    """Data that the program frees at once are more than all that the step makes: the page has no ratios."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(3)))
+
+        def forward(self, data: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            large = data.pop()
+            large.view(-1)
+            del large
+            h = self.layers(x).exp()
+            h = h * torch.sigmoid(h)
+            return h.sin().sum()
+
+    net = Net()
+
+    def step() -> None:
+        net([torch.ones(10**6)], torch.ones(10, 16)).backward()
+
+    report = unclobber.memory(step)
+    assert report.changes
+    assert report.peak.moment.step == 0
+    assert "What would save memory" in report._repr_html_()
+
+
 def test_nothing_is_left_behind():
     """Gradients, statistics, generators and methods are as they were."""
     torch.manual_seed(0)

@@ -212,7 +212,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return out
 
     def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
-        operation.function = operation.name if self._function is None else self._function.name
+        called = None if operation.backward else self._function  # that of a backward is `Tensor.backward`
+        operation.function = operation.name if called is None else called.name
         operation.wanted = wanted_memory(error)
         self.trace.failed = operation
         self._name_saves(inputs)

@@ -156,8 +156,8 @@ def _explained(failure: str, failed: Operation | None, fake: bool) -> str:
     source = f", `{place.source}`" if place is not None and place.source else ""
     if failed is not None and failed.wanted is not None:
         inside = f" in {failed.module}" if failed.module else ""
-        what = f"the backward of {failed.function}" if failed.backward else failed.function
-        return f"out of memory: {what} at {short(place)}{inside} asked for {failed.wanted} more{source}"
+        at = f"{'in the backward of' if failed.backward else 'at'} {short(place)}{inside}"
+        return f"out of memory: {failed.function} {at} asked for {failed.wanted} more{source}"
     names = tuple(error.__name__ for error in compat.compilers.fake_errors())
     if fake and failure.startswith(names):
         where = "" if place is None else f" at {short(place)}{source}"
@@ -177,12 +177,14 @@ def _tensors(fake: bool) -> Iterator[None]:
 def _randomness() -> Callable[[], None]:
     """Return a function that restores every generator, so that a second run draws the same numbers."""
     drawn, drawn_by_python = torch.get_rng_state(), random.getstate()
+    drawn_by_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     # No import: a program that hasn't loaded NumPy draws nothing from its generator.
     numpy = sys.modules.get("numpy")
     drawn_by_numpy = None if numpy is None else numpy.random.get_state()
 
     def restore() -> None:
         torch.set_rng_state(drawn)
+        torch.cuda.set_rng_state_all(drawn_by_devices)
         random.setstate(drawn_by_python)
         if numpy is not None:
             numpy.random.set_state(drawn_by_numpy)
