@@ -226,3 +226,31 @@ def test_what_is_found_on_request_alone_is_never_of_high_confidence():
     """
     assert found_in(body) == []
     assert found_in(body, all_rules=True) == [("UC102", "medium", "w.data.mul_(2)")]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return grad.neg_(), None", 1),
+        ("return grad.neg_().mul_(ctx.l), None", 1),
+        ("grad *= -ctx.l\n            return grad, None", 1),
+        ("g = grad\n            g[g > 1] = 0\n            return g, None", 1),
+        ("g = grad.clone()\n            g[g > 1] = 0\n            return g, None", 0),
+        ("return grad.neg().mul_(ctx.l), None", 0),
+    ],
+)
+def test_a_gradient_that_backward_changes(body, expected):
+    """However it is written to, and by whichever name."""
+    text = f"""
+    class Reversed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, l):
+            ctx.l = l
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            {body}
+    """
+    found = found_in(text, all_rules=True)
+    assert [code for code, *_ in found] == ["UC104"] * expected

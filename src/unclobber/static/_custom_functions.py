@@ -44,8 +44,7 @@ class FunctionRules:
         calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(self.node))
         marked = {name.strip() for names in calls for name in names.split(",")}
         for statement, name, how, surely in self._writes():
-            own = (each for each in self.given - self.rebound if name == each or self._is_only(name, each))
-            if (given := next(own, None)) is not None and marked.isdisjoint((given, name)):
+            if (given := self._given(name)) is not None and marked.isdisjoint((given, name)):
                 surely |= given in self.tensors
                 if surely or how == "[...] =":
                     self._suspect(CheckRule.UNMARKED, HIGH if surely else HIGH - 1, statement, given, how)
@@ -61,6 +60,10 @@ class FunctionRules:
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
             self._suspect(CheckRule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")
+
+    def _given(self, name: str) -> str | None:  # the parameter that a name is
+        own = (each for each in self.given - self.rebound if name == each or self._is_only(name, each))
+        return next(own, None)
 
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
@@ -80,33 +83,30 @@ class FunctionRules:
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
         saved = list(_assigned(self.node, from_saved=True))
-        for statement, name, how, surely in self._writes():
+        for statement, name, how, _ in self._writes():
             if name in saved and name not in self.rebound:
                 self._suspect(CheckRule.BACKWARD_SAVED, HIGH - 1, statement, name, how)
-            elif name in self.given - self.rebound and (surely or name in self.tensors):
-                self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, name, how)
+            elif (given := self._given(name)) is not None:
+                self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, given, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
         """Yield each write: statement, written name, operation, whether only a tensor can be written so."""
-        for statement in ast.walk(self.node):
-            how, surely = "", False
-            match statement:
-                case ast.AugAssign(target=ast.expr() as target, op=op) if not isinstance(op, ast.MatMult):
-                    how = f"{OPERATORS[type(op)].symbol}="
-                case ast.Assign(targets=[ast.Subscript() as target, *_]):
-                    how = "[...] ="
-                case (
-                    ast.Expr(ast.Call(ast.Attribute(target, how)))
-                    | ast.Assign(value=ast.Call(ast.Attribute(target, how)))
-                    | ast.Return(ast.Call(ast.Attribute(target, how)))
-                ) if how in torch_table().writes_self:
-                    surely = True
-                case _:
-                    continue
-            while isinstance(target, ast.Subscript):
-                target = target.value
-            if name := _itself(target):
-                yield statement, name, how, surely
+        for statement in (node for node in ast.walk(self.node) if isinstance(node, ast.stmt)):
+            value = getattr(statement, "value", None)
+            for part in (statement, *(value.elts if isinstance(value, ast.Tuple) else [value])):
+                match part:
+                    case ast.AugAssign(target=ast.expr() as target, op=op) if not isinstance(op, ast.MatMult):
+                        how, surely = f"{OPERATORS[type(op)].symbol}=", False
+                    case ast.Assign(targets=[ast.Subscript() as target, *_]):
+                        how, surely = "[...] =", False
+                    case ast.Call(ast.Attribute(target, how)) if how in torch_table().writes_self:
+                        surely = True
+                    case _:
+                        continue
+                while isinstance(target, ast.Subscript):
+                    target = target.value
+                if name := _itself(target):
+                    yield statement, name, how, surely
 
     def _suspect(self, rule: CheckRule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
         with self.run.within(statement=statement):
