@@ -211,7 +211,8 @@ def _set_by_statement(stack: Stack, live_frames: Sequence[LiveFrame]) -> HiddenS
 
 
 def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
-    """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value.
+    """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value, or
+    of which each turn sets parts.
 
     Only if its tensor, or one of a tuple, belongs to the graph.
     """
@@ -228,6 +229,8 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     inside = (node for loop in loops[-1:] for node in ast.walk(loop))
     statements = [node for node in inside if isinstance(node, (ast.Assign, ast.AugAssign))]
     carried = {name for statement in statements for name in _read_and_set(statement)}
+    stored = [target for each in statements if isinstance(each, ast.Assign) for target in each.targets]
+    carried |= {ast.unparse(target.value) for target in stored if isinstance(target, ast.Subscript)}
     # A variable that the loop also sets without reading it starts from scratch in each pass.
     fresh = {name for statement in statements for name in _set(statement).keys() - _read_and_set(statement)}
     of_graph = {

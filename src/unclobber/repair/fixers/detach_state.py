@@ -101,7 +101,8 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
         for code in cuts(place, _forms(source, place)):
             for text in source.inserted(backward, after=(code,)):
                 yield text, f"`{place}`"
-    for group in together.values():
+    for every in together.values():
+        group = [place for place in every if not any(place.startswith(f"{other}[") for other in every)]
         if len(group) > 1:
             values = ", ".join(f"{place}.detach()" for place in group)
             for text in source.inserted(backward, after=(f"{', '.join(group)} = {values}",)):
@@ -143,6 +144,8 @@ def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]
     own = names_in(loop.target) if isinstance(loop, For) else set()
     bound: set[str] = set(own)
     carries = set().union(*(_bound(source, line) for line in loop.body)) - own
+    stored = [part for node in walk(loop) for target in targets_of(node) for part in flat(target)]
+    carries |= {source.code(part.value) for part in stored if isinstance(part, ast.Subscript)}  # a buffer
     for line in loop.body:
         for node in walk(line):
             if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or not _is_read(source, node):
