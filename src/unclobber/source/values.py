@@ -134,15 +134,18 @@ def _element(value: Any, key: Any) -> Any:
     if type(key) not in (int, str, bool):
         return UNKNOWN
     if is_a(value, _CONTAINERS):
-        value, key = value._modules, str(key)
+        value, key = contents(value).get("_modules", {}), str(key)
         # `net[-1]`: tests/unit/source/test_lookup.py.
         if key.startswith("-") and key[1:].isdigit():
             key = str(len(value) + int(key))
-    if type(value) not in (list, tuple, dict) and not is_a(value, dict):
+    if is_a(value, dict) and of_class(type(value), "__getitem__") is dict.__getitem__:
+        # Past `__missing__`: a `defaultdict` would make the element.
+        return dict.get(value, key, UNKNOWN)
+    if type(value) not in (list, tuple):
         return UNKNOWN
     try:
         return value[key]
-    except (KeyError, IndexError, TypeError):
+    except (IndexError, TypeError):
         return UNKNOWN
 
 

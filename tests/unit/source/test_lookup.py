@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
 import pytest
@@ -54,6 +55,27 @@ def test_what_would_run_code(text):
     loud, own, tensor = Loud(), [1], torch.ones(2)
     assert loud.quiet + len(own) + tensor.numel() == 6
     assert value_of(ast.parse(text, mode="eval").body, sys._getframe()) is UNKNOWN
+
+
+class Shouting(dict):
+    """A dictionary whose elements are read by code of the program."""
+
+    def __getitem__(self, key):
+        raise AssertionError(f"asked for {key}")
+
+
+def test_an_element_is_read_without_code_of_its_dictionary():
+    """A missing element of a ``defaultdict`` isn't made, and a program's ``__getitem__`` isn't run."""
+    counted, shouting = defaultdict(list, old=[1]), Shouting(old=2)
+    ordered = OrderedDict(old=3)
+    frame = sys._getframe()
+
+    def value(text):
+        return value_of(ast.parse(text, mode="eval").body, frame)
+
+    assert (value("counted['old']"), value("ordered['old']")) == ([1], 3)
+    assert value("counted['new']") is value("shouting['old']") is value("ordered['new']") is UNKNOWN
+    assert (len(counted), len(shouting), len(ordered)) == (1, 1, 1)
 
 
 def test_the_gradient_of_a_leaf_but_no_warning_for_others():
