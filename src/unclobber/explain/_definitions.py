@@ -89,8 +89,9 @@ def is_local(name: str, scope: Scope) -> bool:
 
 
 def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    arguments = scope.args
-    return {argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+    args = scope.args
+    every = (*args.posonlyargs, *args.args, args.vararg, *args.kwonlyargs, args.kwarg)
+    return {argument.arg for argument in every if argument is not None}
 
 
 def _is_declared(name: str, scope: Scope) -> bool:
@@ -138,38 +139,28 @@ def _bound_by(statement: ast.stmt, name: str) -> _Binding:
         if statement.value is not None and _position(statement.target, name) is not None:
             return Definition("assigned", statement, statement.value)
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
-        return _bound_in_header(statement, name) or _last_bound(statement.body, name)
+        return _AMBIGUOUS if _may_bind(statement.items, name) else _last_bound(statement.body, name)
     return _AMBIGUOUS if _may_bind([statement], name) else None
 
 
 def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
     """Return what is known of ``name`` when ``block`` begins: a definition, `_AMBIGUOUS`, or None."""
-    if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
-        if isinstance(owner, (ast.For, ast.AsyncFor)):
-            position = _position(owner.target, name)
-            if position is not None:
-                return Definition("iterated", owner, owner.iter, position)
-        # An earlier pass of the loop may have bound the name in its body.
-        return _AMBIGUOUS if _may_bind(owner.body, name) else None
+    if isinstance(owner, (ast.For, ast.AsyncFor)) and block is owner.body:
+        position = _position(owner.target, name)
+        if position is not None:
+            return Definition("iterated", owner, owner.iter, position)
     if isinstance(owner, (ast.With, ast.AsyncWith)):
-        return _bound_in_header(owner, name)
+        return _AMBIGUOUS if _may_bind(owner.items, name) else None
     if isinstance(owner, ast.If):
-        return _AMBIGUOUS if _names_in_expression(owner.test, name) else None
+        return _AMBIGUOUS if _may_bind([owner.test], name) else None
     if (
         isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Try))
         and block is owner.body
     ):
         return None
-    # In handlers, in the ``else`` of a loop and in ``match``, an earlier block of the owner may or may not
-    # have run.
+    # An earlier pass of a loop, or in handlers, ``else`` and ``match`` an earlier block of the owner, may or
+    # may not have run.
     return _AMBIGUOUS if _may_bind([owner], name) else None
-
-
-def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
-    bound = any(
-        item.optional_vars and _position(item.optional_vars, name) is not None for item in owner.items
-    )
-    return _AMBIGUOUS if bound else None
 
 
 def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
@@ -184,13 +175,6 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
             if inner is not None:
                 return (index, *inner)
     return None
-
-
-def _names_in_expression(node: ast.AST, name: str) -> bool:
-    return any(
-        isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name) and part.target.id == name
-        for part in ast.walk(node)
-    )
 
 
 def _may_bind(nodes: Sequence[ast.AST], name: str) -> bool:
@@ -213,7 +197,15 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
                 yield node
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name == name:
             yield node
-        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        match node:
+            case ast.MatchMapping(rest=captured) if captured == name:
+                yield node
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            # Of a comprehension's variables, only those of ``:=`` are the enclosing scope's.
+            inside = (part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
+            yield from (target for target in inside if target.id == name)
+            continue
+        if isinstance(node, ast.Lambda):
             continue
         # ``x += …`` on a tensor leaves the same object, so its target binds nothing (see `reaching`).
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from unclobber.explain._definitions import at_the_end, reaching
+from unclobber.explain._definitions import at_the_end, is_local, reaching
 
 CERTAIN = {
     "straight": ("x = 1\nx = 2\nuse(x)", 2),
@@ -17,6 +17,7 @@ CERTAIN = {
     "unpacked": ("a, x = pair\nuse(x)", 1),
     "in-place is no definition": ("x = 1\nx += 2\nuse(x)", 1),
     "inner functions have their own": ("x = 1\ndef f():\n    x = 2\nuse(x)", 1),
+    "a comprehension has its own": ("x = 1\ny = [x for x in xs]\nuse(x)", 1),
     "in a try": ("try:\n    x = 1\n    use(x)\nfinally:\n    pass", 2),
 }
 
@@ -26,12 +27,21 @@ UNCERTAIN = {
     "set in a loop that may not run": "x = 0\nfor i in xs:\n    x = i\nuse(x)",
     "behind a try": "x = 0\ntry:\n    x = f()\nexcept E:\n    pass\nuse(x)",
     "with target": "with a as x:\n    use(x)",
+    "starred target of a with": "x = 1\nwith a as (b, *x):\n    pass\nuse(x)",
+    "starred target of a loop": "x = 1\nfor a, *x in xs:\n    use(x)",
     "starred": "*x, y = xs\nuse(x)",
     "walrus": "x = 1\nif (x := f()):\n    use(x)",
+    "walrus in a while": "x = 1\nwhile (x := f()):\n    use(x)",
+    "walrus in what is iterated": "x = 1\nfor a in (x := f()):\n    use(x)",
+    "walrus in a with": "x = 1\nwith f(x := g()):\n    use(x)",
+    "walrus in a with before": "x = 1\nwith f(x := g()):\n    pass\nuse(x)",
+    "walrus in a comprehension": "x = 1\ny = [(x := a) for a in xs]\nuse(x)",
+    "walrus in a condition's generator": "x = 1\nif any((x := a) for a in xs):\n    pass\nuse(x)",
     "deleted": "x = 1\ndel x\nuse(x)",
     "imported": "import x\nuse(x)",
     "set from elsewhere": "x = 1\ndef f():\n    global x\n    x = 2\nf()\nuse(x)",
     "match": "match a:\n    case [x]:\n        use(x)",
+    "rest of a mapping": "x = 1\nmatch a:\n    case {'b': 1, **x}:\n        pass\nuse(x)",
     "never set": "use(x)",
 }
 
@@ -59,10 +69,12 @@ def test_uncertain(name):
     assert definition(UNCERTAIN[name]) is None
 
 
-def test_parameter():
+@pytest.mark.parametrize("parameter", ["x", "x, /", "*, x", "*x", "**x"])
+def test_parameter(parameter):
     """Nothing in the function sets it: the caller did."""
-    tree = ast.parse("def f(x):\n    use(x)")
+    tree = ast.parse(f"def f({parameter}):\n    use(x)")
     function = tree.body[0]
+    assert is_local("x", function)
     found = reaching("x", function, function.body[0])
     assert found is not None
     assert found.kind == "parameter"
