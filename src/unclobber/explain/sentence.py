@@ -24,6 +24,7 @@ from ..syntax import last_name, torch_table
 from ..torch_internals import compat
 from ..torch_internals.engine import engine
 from . import reads
+from ._view_nodes import SINGLE_VIEW
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
@@ -222,15 +223,9 @@ _NOT_FOLLOWED: dict[str, str] = {
 }
 """Operations whose views may not be followed once their base was written, and what torch says of one."""
 
-_VIEWS = re.compile(
-    "(Alias|AsStrided|Conj|Diagonal|Expand|NegView|Permute|ReshapeAlias|Select|Slice|Squeeze|T|Transpose|"
-    r"Unfold|Unsqueeze|View|ViewAsComplex|ViewAsReal)\d*"
-)
-"""Operations that return one view."""
-
 
 def _makes_view(node: Any) -> bool:
-    return _VIEWS.fullmatch(_forward_name(node)) is not None
+    return SINGLE_VIEW.fullmatch(_forward_name(node)) is not None
 
 
 def _said(node: Any) -> str | None:

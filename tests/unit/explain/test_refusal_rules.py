@@ -262,9 +262,10 @@ def test_the_maker_by_torchs_own_message(node, by, advice):
     assert advice in finding.fixes[-1].title
 
 
-def test_a_view_of_one_of_the_views():
-    """torch names the node of what is written, which indexing made of one of them."""
-    message = "Output 0 of SliceBackward0 is a view and is being modified inplace."
+@pytest.mark.parametrize("node", ["SliceBackward0", "ViewAsReal", "ViewAsComplex", "Conj", "NegView"])
+def test_a_view_of_one_of_the_views(node):
+    """torch names the node of what is written, which indexing or another view made of one of them."""
+    message = f"Output 0 of {node} is a view and is being modified inplace."
     sliced = replace(evidence("UC203", how="unbind"), torch_message=message)
     assert "`x` is a view of one of several views that `unbind` returned" in judge_refusal(sliced).message
 

@@ -10,6 +10,7 @@ import re
 
 from ...model import Finding, Fix, Help
 from .._evidence import RefusalEvidence
+from .._view_nodes import SINGLE_VIEW
 from . import uc205
 from ._refused import finding, operation, out_of_place
 from ._wording import Wording
@@ -48,17 +49,13 @@ def judge(evidence: RefusalEvidence) -> Finding:
     if starts and not evidence.carries_gradient:
         fixes = (Help.START_VALUES.fix(), *fixes)
     # torch names the node of what is written: `Slice` of `q[..., ::2]`, where `q` is one of them.
-    which = "a view of one" if _VIEW.fullmatch(_node(evidence) or "") else "one"
+    which = "a view of one" if SINGLE_VIEW.fullmatch(_node(evidence) or "") else "one"
     saved_at = None if evidence.saved_at is None else place(evidence.saved_at, (evidence.made,))
     return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"), which=which, saved_at=saved_at)
 
 
 _MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}
 """The maker in words, by its node's name alone: ``chunk`` is a split, a loop unbinds."""
-_VIEW = re.compile(
-    "(Select|Slice|View|ReshapeAlias|AsStrided|Alias|Transpose|T|Permute|Squeeze|Unsqueeze|Expand|Diagonal|Unfold)"
-    r"\d*"
-)
 _BY = {
     None: "one call",
     "iteration": "iterating over a tensor",
