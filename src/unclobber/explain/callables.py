@@ -98,13 +98,16 @@ FUNCTIONS: dict[str, Form] = {
 """Built-in functions and methods that run an operation of another name or order."""
 
 ALIASES = {
-    **{name: same for name, same in torch_table().aliases.items() if name not in FUNCTIONS},
+    **{
+        name.removeprefix("special_"): same
+        for name, same in torch_table().aliases.items()
+        if name not in FUNCTIONS
+    },
     "true_divide": "div",
-    "expit": "sigmoid",
+    "gammainc": "igamma",
+    "gammaincc": "igammac",
 }
-"""Other names of the same function. ``torch.special`` functions are called by their bare names, so they stand
-here.
-"""
+"""Other names of the same function; ``torch.special`` functions are called by their bare names."""
 
 MATMUL = frozenset({"matmul", "__matmul__", "__rmatmul__"})
 
@@ -116,7 +119,7 @@ _NORM = {
 }
 
 _UNARY = (
-    "relu", "leaky_relu", "elu", "celu", "silu", "mish", "glu", "tanh", "sigmoid", "threshold", "hardtanh",
+    "relu", "leaky_relu", "elu", "celu", "silu", "mish", "glu", "tanh", "sigmoid", "hardtanh",
     "hardswish", "hardsigmoid",
 )  # fmt: skip
 _LOSSES = (
@@ -126,6 +129,7 @@ _LOSSES = (
 PYTHON_FUNCTIONS: dict[str, Mapping[str, Roles]] = {
     **{name: {name: _POINTWISE} for name in _UNARY},
     **{name: {operation: _POINTWISE} for name, operation in _RUNS.items()},
+    "_threshold": {"threshold": _POINTWISE},
     **dict.fromkeys(("layer_norm", "group_norm", "batch_norm"), _NORM),
     **{name: {name: _LOSS} for name in _LOSSES},
     "embedding": {"embedding": {"indices": "input"}},
@@ -176,7 +180,7 @@ _ACTIVATIONS = (
 _CALLS = {
     "LeakyReLU": "leaky_relu", "SELU": "selu", "Softmax": "softmax", "LogSoftmax": "log_softmax",
     "Embedding": "embedding", "MSELoss": "mse_loss", "BCELoss": "binary_cross_entropy", "NLLLoss": "nll_loss",
-    "CrossEntropyLoss": "cross_entropy",
+    "CrossEntropyLoss": "cross_entropy", "Threshold": "_threshold",
 }  # fmt: skip
 """Modules that pass their arguments on to one Python function."""
 

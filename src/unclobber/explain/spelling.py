@@ -307,8 +307,9 @@ def _written_through(
         return (bind_code(node, outer) or {}).get("tensor")
     if operation == "embedding_renorm_":
         return _renormalised(node, outer, source)
-    can_write = outer.co_qualname.removesuffix(".forward") in torch_table().inplace
-    is_written = can_write and _does_in_place(between[-1].co_name, operation)
+    # The function behind `F.threshold` is called `_threshold`.
+    can_write = outer.co_qualname.removesuffix(".forward").lstrip("_") in torch_table().inplace
+    is_written = can_write and _does_in_place(between[-1].co_name.lstrip("_"), operation)
     return (bind_code(node, outer) or {}).get("input") if is_written else None
 
 

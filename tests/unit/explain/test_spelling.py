@@ -30,6 +30,20 @@ self.w = w
 
 CASES = [
     # operators
+    ("loss = torch.special.expit(x)", {("Sigmoid", "result"): "loss"}),
+    ("loss = torch.special.psi(x)", {("Digamma", "self"): "x"}),
+    ("loss = torch.special.gammaln(x)", {("Lgamma", "self"): "x"}),
+    ("loss = torch.special.multigammaln(x + 1, 2)", {("Mvlgamma", "self"): "x + 1"}),
+    (
+        "u = v.detach(); loss = torch.special.gammainc(u, x)",
+        {("Igamma", "self"): "u", ("Igamma", "other"): "x"},
+    ),
+    (
+        "u = v.detach(); loss = torch.special.gammaincc(u, x)",
+        {("Igammac", "self"): "u", ("Igammac", "other"): "x"},
+    ),
+    ("loss = F.threshold(x, 0.5, 0.0)", {("Threshold", "self"): "x"}),
+    ("act = nn.Threshold(0.5, 0.0); loss = act(x)", {("Threshold", "self"): "x"}),
     ("loss = x @ w", {("Mm", "self"): "x", ("Mm", "mat2"): "w"}),
     ("loss = torch.matmul(x, w)", {("Mm", "self"): "x", ("Mm", "mat2"): "w"}),
     ("loss = x.matmul(self.w)", {("Mm", "self"): "x", ("Mm", "mat2"): "self.w"}),

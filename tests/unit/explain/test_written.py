@@ -82,6 +82,8 @@ def written(program: str) -> list[tuple[str, str | None]]:
         ("F.elu(input=x, inplace=True)", ["x"]),
         ("nn.ReLU(inplace=True)(x)", ["x"]),
         ("act = nn.ReLU6(True); act(x)", ["x"]),
+        ("F.threshold(x, 0.5, 0.0, inplace=True)", ["x"]),
+        ("nn.Threshold(0.5, 0.0, inplace=True)(x)", ["x"]),
         ("nn.init.zeros_(self.fc.weight)", ["self.fc.weight"]),
         ("nn.init.xavier_uniform_(models['a'].weight)", ["models['a'].weight"]),
         ("nn.init.normal_(tensor=x, std=2.)", ["x"]),
