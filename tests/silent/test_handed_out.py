@@ -165,6 +165,39 @@ def test_guard_gives_the_right_gradient(name):
     assert [finding.repaired for finding in told.findings] == [True]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "checkpoint(lambda t: (t * c).exp(), w, use_reentrant=False)",
+        "checkpoint(lambda t: (t * c).exp(), w, use_reentrant=True)",
+    ],
+)
+def test_a_recomputation_names_the_line_that_gave_the_memory(call):
+    """A checkpoint reads an array's memory again: no write was seen, so the note is all that is known."""
+    program = Program.of(f"""
+        from torch.utils.checkpoint import checkpoint
+        w, c = leaf(), torch.ones(4)
+        y = {call}
+        a = c.numpy()  # given
+        a[:] = 7  # write
+        y.sum().backward()
+        gradient = w.grad
+    """)
+    assert not torch.equal(program.run(), program.without_writes().run())
+    (finding,) = watched(program).findings
+    (given,) = program.lines("given")
+    assert (finding.code, finding.writes) == ("UC105", ())
+    assert f"its memory was given to code outside of torch by line {given} of " in finding.notes[0]
+
+
+def test_a_notebooks_cell_is_named(monkeypatch):
+    """The line that gave the memory is one of the cell, not of the file that IPython compiles it as."""
+    monkeypatch.setattr("unclobber.model._cells.cell_name", lambda path: "In[3]")
+    program = Program.of(WRONG["numpy"][1])
+    (finding,) = watched(program).findings
+    assert f"by line {program.lines('given')[0]} of In[3], and" in finding.notes[0]
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_unchanged_memory_is_no_finding(name):
     assert watched(Program.of(RIGHT[name])).findings == ()

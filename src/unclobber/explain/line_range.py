@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import replace
 
-from ..model import Site, Write
+from ..model import Site, Write, shown_name
 from ..observe.record import ProgramPoint
 from ..source import Instruction, ParsedSource, Stack, resolve, user_frame
 from ..syntax import last_name, parse
@@ -111,7 +111,7 @@ def _only_names_a_value(statement: str) -> bool:
 
 
 def _line(site: Site) -> str:
-    return f"line {site.line} of {site.path.rpartition('/')[2]}"
+    return f"line {site.line} of {shown_name(site.path)}"
 
 
 def _flattened(text: str) -> str:
