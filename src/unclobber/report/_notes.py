@@ -15,6 +15,7 @@ from .story import Fact, counted_writes, made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Prefixes of functions that only pass a call on, so they explain nothing to a reader."""
+_MOST_DESCRIBED = 20  # tensors of one finding that a session describes; it doesn't count the others
 _BEYOND_GUARD = (
     "compiled", "differentiated", "frozen", "unwatched", "aliased", "self-overlap", "recomputed", "differs",
 )  # fmt: skip
@@ -107,6 +108,9 @@ def _also(finding: Finding) -> list[str]:
     said = words.listing([words.tick(name) for name in names if name], limit=5)
     lines = dict.fromkeys(place(save.site) for save in others if save.site)
     count = words.plural(len(others), "more tensor")
+    # A line that runs several times saves several tensors of one expression, which are described once.
+    if not all(save.name for save in others) or 1 + len(finding.also) >= _MOST_DESCRIBED:
+        count = f"at least {count}"
     singular, plural = ("reaches", "reach") if finding.harmless else ("spoils", "spoil")
     # Another run of the line may have written them, by another module
     # (test_all_modules_that_wrote_at_one_line_are_named in tests/unit/session/test_one_cause.py).

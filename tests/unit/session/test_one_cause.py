@@ -117,7 +117,7 @@ def test_all_modules_that_wrote_at_one_line_are_named():
     )
     (note,) = [note for note in notes(finding) if "more tensor" in note]
     assert note.startswith(
-        "that line spoils 1 more tensor that backward needs: `out`, saved at"
+        "that line spoils at least 1 more tensor that backward needs: `out`, saved at"
     )  # of other sizes
     for mended, runs in (((4,), False), ((0, 2, 4), True)):
         for i in mended:
@@ -156,7 +156,26 @@ def test_parts_of_one_buffer():
     finding = info.value.finding
     assert finding.harmless
     (note,) = [note for note in notes(finding) if "more tensor" in note]
-    assert note.startswith("that line reaches 2 more tensors that backward needs: `cache[: t + 1]`, saved")
+    assert note.startswith(
+        "that line reaches at least 2 more tensors that backward needs: `cache[: t + 1]`, saved"
+    )
+
+
+def test_what_is_not_described_is_not_left_out_of_the_count():
+    """Twenty weights are described, and no number is given for what they are some of."""
+    net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(24)))
+
+    def program():
+        loss = net(torch.ones(2, 3)).sum()
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.mul_(0.5)
+        loss.backward()
+
+    with pytest.raises(unclobber.InplaceError) as info, Session():
+        program()
+    (note,) = [note for note in notes(info.value.finding) if "more tensor" in note]
+    assert note.startswith("that line spoils at least 19 more tensors that backward needs: `net.")
 
 
 def test_a_loop_of_fresh_tensors_is_one_tensor():
