@@ -128,7 +128,9 @@ def _library(finding: Finding) -> list[str]:
     if (refused := refused_at(finding)) and refused.below:
         texts.append(f"the operation is in {_chain(refused.below)}")
     # A recomputation reads the tensor again, so no operation saved it.
-    if finding.variant != "recomputed" and (made := made_at(finding)) and made.below:
+    made = made_at(finding) if finding.variant != "recomputed" else None
+    # A custom Function's own lines are the program's: what torch's `apply` saves for it says nothing more.
+    if made is not None and made.below and made.below[-1].function != "Function.apply":
         verb = "made" if finding.entry.stage == "write" else "saved"
         texts.append(f"the tensor is {verb} in {_chain(made.below)}")
     needed = finding.needed and finding.needed.site

@@ -42,6 +42,7 @@ def test_with_a_changed_one():
     finding = refused(change=True)
     assert not finding.harmless
     assert f"{ANOTHER}{finding.saved.site.line} saved, too" in note_of(finding)  # `w * t` is beside it
+    assert dict(finding.labels)["write"] == "written here (mul_)"  # this tensor wasn't overwritten
 
 
 def test_what_backward_never_reads_does_not_count():
@@ -90,3 +91,40 @@ def test_another_turn_of_the_same_lines():
         assert bool(note_of(finding)) is not kept
         assert "was overwritten" not in finding.message  # what this turn saved was not
         assert "overwritten here" not in str(caught.value)
+
+
+class Spike(torch.autograd.Function):
+    """A step function, with the derivative of a smooth one."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return (x > 1).float()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad / (1 + x.abs()) ** 2
+
+
+def test_another_call_of_the_same_function():
+    """Two layers run one line; only what the first one saved has changed, and torch's `apply` isn't named."""
+
+    def layer(x):
+        y = x * 1
+        spikes = Spike.apply(y)
+        y[spikes.bool()] = 0
+        return spikes
+
+    def program():
+        w = torch.full((3,), 2.0, requires_grad=True)
+        spikes = layer(w)
+        layer(spikes * 0.5).sum().backward()
+
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        program()
+    finding = caught.value.finding
+    assert " was written to after `Spike.apply(y)` saved it" in finding.message
+    assert f"{ANOTHER}{finding.saved.site.line} saved in other calls" in note_of(finding)
+    assert "overwritten here" not in str(caught.value)
+    assert "function.py" not in str(caught.value)

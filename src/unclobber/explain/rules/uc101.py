@@ -7,7 +7,9 @@ changed.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Help, Save, Write
+from dataclasses import replace
+
+from ...model import Finding, Fix, Help, Save, Site, Write
 from ...model.text import listing
 from ...syntax import torch_table
 from .._evidence import Evidence, StaleEvidence
@@ -16,8 +18,8 @@ from ._wording import SPOILT, Wording, filled
 from ._words import line, quoted, with_a_copy
 
 WORDING = Wording(SPOILT)
-_AT_OTHER_TIMES = Wording(SPOILT, {"write": "written here ({operation})"})
-"""Sentences for a tensor that the writes left as it was, if its line has saved others that they changed."""
+_KEPT = Wording(SPOILT, {"write": "written here ({operation})"})
+"""Sentences for a tensor that the writes left as it was, if they changed others that backward needs."""
 _UNREAD = Wording(SPOILT, variant="unread")
 _DETACHED = Wording(
     SPOILT,
@@ -68,11 +70,13 @@ def judge(evidence: Evidence) -> Finding | None:
     # (tests/unit/explain/test_others_changed.py).
     harmless = kept and not evidence.changed_too and evidence.past_torch is None
     # In a loop the same line may have saved a tensor that did change: then a mask of ones is chance.
-    at_times = evidence.save.site in evidence.changed_too
+    at_times = _called(evidence.save.site) in map(_called, evidence.changed_too)
     how = "was overwritten" if evidence.writes else "was modified"
     if as_saved:
         how = "was written to" if at_times else _kept(evidence)
-    wording = _UNREAD if harmless and not as_saved else _AT_OTHER_TIMES if as_saved and at_times else WORDING
+    wording = _UNREAD if harmless and not as_saved else WORDING
+    if as_saved and evidence.changed_too and evidence.overwriting:
+        wording = _KEPT
     so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
     left = "no write that was seen changed" if as_saved else "no gradient that is computed here reads"
     spared = f"{left} {'what this call saved' if at_times else 'this tensor'}"
@@ -145,6 +149,10 @@ def _kept(evidence: Evidence) -> str:
     own = all(write.expression == evidence.save.expression is not None for write in evidence.writes)
     changed = "was changed in shape or strides, in no value,"
     return changed if own else f"shares its {shared} with a tensor that {changed}"
+
+
+def _called(site: Site | None) -> Site | None:  # the same call, whoever called the function around it
+    return None if site is None else replace(site, stack=())
 
 
 def _others(evidence: Evidence) -> str:
