@@ -563,3 +563,22 @@ scale(h) => return x.mul(3)
 scale.register_autograd(lambda ctx, grad: grad * 3)
 h = scale(w * 1)"""}, meant="scale(h) => h = h * 3 ;; unclobber_helps::scale => unclobber_helps::other"),
 ]  # fmt: skip
+
+UNFIT = {
+    "no other optimizer has them":
+    Helped("a trunk of two optimizers", "trunk = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))\n"
+           "a, b, shared = nn.Linear(4, 1), nn.Linear(4, 1), [*trunk.parameters()]\n"
+           "opt_a = torch.optim.SGD([*shared, *a.parameters()], 0.1)\nopt_b = torch.optim.SGD([*shared, *b.parameters()], 0.1)\n"
+           "h = trunk(torch.ones(2, 4)).tanh()\none, two = a(h).square().sum(), b(h).square().sum()\nopt_a.zero_grad()\n"
+           "one.backward(retain_graph=True)\nopt_a.step()\nopt_b.zero_grad()\ntwo.backward()\n",
+           {Help.STEP_LATER: "opt_a.step()\n => ;; opt_b.zero_grad()\n => ;; two.backward() => "
+            "two.backward(inputs=[*b.parameters()])\nopt_a.step()"}),
+    "if nothing reads the new ones before":
+    Helped("weights that are put back", "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\nx = torch.ones(2, 4)\n"
+           "loss, start = 0, [p.detach().clone() for p in net.parameters()]\ndef back():\n"
+           "    for p, s in zip(net.parameters(), start):\n        p.data.copy_(s)\nfor turn in range(2):\n"
+           "    for p in net.parameters():\n        p.data.mul_(0.5)\n    loss = loss + net(x).square().sum()\n"
+           "    back()\nloss.backward()\n",
+           {Help.WEIGHT_LATER: "    back()\nloss.backward() => loss.backward()\nback()"}),
+}  # fmt: skip
+"""Programs to which a help doesn't apply, by the words of the help that except them."""

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import unclobber
-from programs.helps import HELPED, Helped
+from programs.helps import HELPED, UNFIT, Helped
 from programs.running import find_cases, with_edits
 from unclobber.model import PACKAGE, Edit, Finding, Fix, Help, Interpretation, Report
 from unclobber.repair import _interpretations, with_candidates
@@ -125,6 +125,20 @@ def test_every_help_cures(helped, tmp_path):
         assert again == [], help
         assert found, help
         assert SAYS.search(printed[help].title) or differing(found, expected) == [], help
+
+
+@pytest.mark.parametrize(("excepted", "helped"), UNFIT.items())
+def test_a_help_excepts_what_it_would_change(excepted, helped, tmp_path):
+    """Done to such a program, the help gives other gradients: its sentence says for which it isn't."""
+    path = str(tmp_path / "program.py")
+    ((help, edit),) = helped.twins.items()
+    Path(path).write_text(helped.twin(""))
+    _, (finding, *_) = run(helped.twin(""), path, helped.context())
+    printed = {help_of(fix): fix.title for fix in helps(finding)}
+    assert excepted in printed[help]
+    Path(path).write_text(helped.twin(edit))
+    found, _ = run(helped.twin(edit), path, helped.context())
+    assert differing(found, as_meant(helped, path, finding))
 
 
 ELSEWHERE = {

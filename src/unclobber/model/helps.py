@@ -27,13 +27,14 @@ class Help(Enum):
     COPY = "write into a new tensor instead of this memory, or clone it before it is saved"
     COPY_GRADIENT = "save a copy: use `{name}.clone()` where it is read"
     STEP_LATER = (
-        "call `{step}` after the backward that still needs these weights, with `inputs=` of that backward "
-        "if it is not to add to their gradients, or run the forward again after the step (its gradients are "
-        "then those of the new weights)"
+        "call `{step}` after the backward that still needs these weights (if their gradients are not zeroed "
+        "before it, and no other optimizer has them), with `inputs=` of that backward if it is not to add to "
+        "their gradients, or run the forward again after the step (its gradients are then those of the new "
+        "weights)"
     )
     WEIGHT_LATER = (
-        "write to `{name}` after the backward that still needs its old values, or run the forward again "
-        "after the write (its gradients are then those of the new values)"
+        "write to `{name}` after the backward that still needs its old values, if nothing reads the new ones "
+        "before, or run the forward again after the write (its gradients are then those of the new values)"
     )
     # No order of step and backward helps here, only a detached state
     # (test_a_state_that_is_carried_over in tests/unit/explain/test_carried_state.py).
