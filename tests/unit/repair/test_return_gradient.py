@@ -53,6 +53,20 @@ def test_a_hook_of_a_module_returns_its_new_result(proposed, method, count):
     assert proposed(return_gradient, "UC101", text, write="output.mul_(2)") == [after] * count
 
 
+@pytest.mark.parametrize(("returned", "count"), [("hook", 1), ("lambda *_: None", 0)])
+def test_a_hook_that_a_function_makes(proposed, returned, count):
+    """`register_forward_hook(make(0.5))`, where `make` returns the hook."""
+    text = (
+        "def make(keep):\n"
+        "    def hook(module, inputs, output):\n"
+        "        output.mul_(keep)\n"
+        f"    return {returned}\n\n"
+        "net.register_forward_hook(make(0.5))\n"
+    )
+    after = text.replace("output.mul_(keep)", "return output.mul(keep)")
+    assert proposed(return_gradient, "UC101", text, write="output.mul_(keep)") == [after] * count
+
+
 @pytest.mark.parametrize("write", ["output[:, 1] = 0.0", "output[:2].mul_(2)"])
 def test_a_hook_that_writes_parts_of_a_result(proposed, write):
     """An ablation of heads: it writes to a copy of what it is given, and returns that."""

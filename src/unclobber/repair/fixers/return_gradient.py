@@ -45,9 +45,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def gets_results(hook: Function | None, source: Source) -> bool:
+    """Return whether a function is registered as a forward hook: by itself, or by a call that returns it."""
     parts = (part for call in calls(source.tree, _OF_RESULTS) for part in call.args)
     owner = source.above(hook, ast.ClassDef) if hook and hook.name == "__call__" else None
     names = {hook and hook.name, *(("self", owner.name) if owner else ())}  # an object that is called
+    if maker := source.above(hook, ast.FunctionDef) if hook else None:
+        returned = [node.value for node in walk(maker) if isinstance(node, ast.Return) and node.value]
+        names |= {maker.name} if names & set(map(last_name, returned)) else set()
     return any(last_name(getattr(part, "func", part)) in names for part in parts)
 
 
