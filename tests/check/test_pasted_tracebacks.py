@@ -600,6 +600,44 @@ def test_a_counter_of_an_object_is_no_tensor(answer):
     assert lines_of(answer(pasted(version=1, expected=0, frames=frames), train=source)) == [[8]]
 
 
+def test_a_write_that_a_call_in_another_file_leads_to(answer):
+    """The keys of MoCo, of which only the file that calls the queue shows that a product keeps them."""
+    bank = dedent("""\
+        import torch
+
+
+        class Bank:
+            def __init__(self):
+                self.keys = torch.randn(8, 4)
+
+            @torch.no_grad()
+            def put(self, keys):
+                self.keys[: len(keys)] = keys
+
+            def logits(self, q):
+                return q @ self.keys.T
+        """)
+    train = dedent("""\
+        import torch
+        from torch import nn
+
+        from bank import Bank
+
+        net, bank = nn.Linear(4, 4), Bank()
+        for x in torch.randn(3, 2, 4):
+            q = net(x)
+            loss = bank.logits(q).square().sum()
+            bank.put(q.detach())
+            loss.backward()
+        """)
+    frames = (
+        'Traceback (most recent call last):\n  File "train.py", line 11, in <module>\n    loss.backward()\n'
+    )
+    document = answer(pasted(shape="[4, 8]", version=1, expected=0, frames=frames), train=train, bank=bank)
+    assert [Path(write["path"]).name for write in document["candidates"][0]["writes"]] == ["bank.py"]
+    assert lines_of(document)[0] == [10]
+
+
 def test_a_step_after_the_only_backward_is_not_confident(answer):
     """A forward runs again in each turn; what wrote in between is not read here."""
     source = dedent("""\

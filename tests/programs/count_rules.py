@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 from programs.running import PROGRAMS, find_cases, run_reported
 from unclobber.model import CODES
 from unclobber.static import CheckRule, python_files
-from unclobber.static._program import suspicions
+from unclobber.static._program import followed
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def checked(paths: Iterable[str]) -> tuple[Counter[CheckRule], Counter[CheckRule
     for path in paths:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
         try:
-            every = suspicions(text, path) if "torch" in text else ()
+            every = followed(text, path).suspicions.values() if "torch" in text else ()
         except (SyntaxError, ValueError, RecursionError):
             continue
         surely.update({each.rule for each in every if each.is_reported(all_rules=False)})

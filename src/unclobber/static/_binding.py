@@ -232,8 +232,7 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
     """Return a list or dictionary after one item was set."""
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
         # A dictionary of other keys than the known ones keeps what they have under None.
-        either = any_of(base.items)
-        others = {} if either is None else {None: either}
+        others = {None: either} if (either := any_of(base.items)) else {}
         known = dict(zip(base.data, base.items, strict=True)) if isinstance(base.data, tuple) else others
         items = {**known, index.value: value}
         return sequence(tuple(items.values()), tuple(items))

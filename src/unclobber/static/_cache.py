@@ -76,8 +76,7 @@ class CheckCache:
             for name, entry in (self._read() | self._new).items()
             if entry is not None and (name in self._new or os.path.exists(os.path.join(self._folder, name)))
         }
-        document = {"engine": _engine(), "files": entries}
-        write_cached(self._path, json.dumps(document).encode())
+        write_cached(self._path, json.dumps({"engine": _engine(), "files": entries}).encode())
 
     def _read(self) -> dict[str, Any]:
         """Return the entries of the file; none of a broken one, or of another unclobber's."""

@@ -76,9 +76,7 @@ class Context:
         self.folders = {os.path.dirname(file[0].scopes[0].path) for file in files if len(file) == 1}
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
-        run = self.tree.runs.get(site.path)
-        known = run.suspicions.values() if run is not None else ()
-        return [s for s in known if site.line in {span.line for span in (s.span, s.write, s.freed) if span}]
+        return self.tree.suspicions.get((site.path, site.line), [])
 
 
 def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:

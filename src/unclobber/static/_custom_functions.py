@@ -74,11 +74,10 @@ class FunctionRules:
 
     def _on_ctx(self) -> None:
         for assignment in ast.walk(self.node):
-            if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Attribute):
-                target, value = assignment.targets[0], assignment.value
-                kept = dotted(target.value) == self.ctx and isinstance(value, ast.Name)
-                if kept and isinstance(value, ast.Name) and value.id in self.tensors & self.given:
-                    self._suspect(CheckRule.CTX, HIGH - 1, assignment, value.id, f"{self.ctx}.{target.attr}")
+            match assignment:
+                case ast.Assign([ast.Attribute(held, attr), *_], ast.Name(name)) if dotted(held) == self.ctx:
+                    if name in self.tensors & self.given:
+                        self._suspect(CheckRule.CTX, HIGH - 1, assignment, name, f"{self.ctx}.{attr}")
 
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""

@@ -6,7 +6,9 @@ import ast
 import operator
 import re
 from collections.abc import Sequence
+from functools import partial
 
+from ..model import or_default
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
 from ._binding import bind, elements
@@ -278,15 +280,9 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
 
 def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
     """Return the element of a sequence; the join of all if the index isn't known."""
-    match index:
-        case ast.Slice():
-            return base
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(positive))):
-            at: object = -positive
-        case ast.Constant(value=at):
-            pass
-        case _:
-            at = None
+    if isinstance(index, ast.Slice):
+        return base
+    at: object = or_default(partial(ast.literal_eval, index), None)
     if base.data == "tuple" and isinstance(at, int) and -len(base.items) <= at < len(base.items):
         return base.items[at]
     if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):

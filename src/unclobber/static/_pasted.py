@@ -105,12 +105,11 @@ def read_pasted(text: str) -> Pasted:
     by_anomaly = saver or "Tracebackofforwardcall" in squeezed
     is_guessed = not (kind or by_anomaly) and re.search(r"\bin-?place\b(?!\s*=)", flat, re.I) is not None
     kind = "saved" if kind is None and (by_anomaly or is_guessed) and "nan values" not in flat else kind
-    shape = numbers["shape"] if numbers else None
     return Pasted(
         kind=kind,
         text=text,
         dtype=(numbers["dtype"] or "") if numbers else "",
-        shape=None if shape is None else tuple(map(int, re.findall(r"\d+", shape))),
+        shape=tuple(map(int, re.findall(r"\d+", numbers["shape"]))) if numbers else None,
         node=_operation(named["node"] or "") if named else "",
         version=int(numbers["version"]) if numbers else None,
         expected=int(numbers["expected"]) if numbers else None,

@@ -9,7 +9,6 @@ from ._custom_functions import FunctionRules
 from ._engine import FileRun
 from ._index import FUNCTION, FunctionNode, has_decorator, index_of, is_a
 from ._inlining import class_attributes, follow, left_by_forward
-from ._rules import Suspicion
 from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Value
 from ._writes import leaves
@@ -17,17 +16,12 @@ from ._writes import leaves
 PARTS = (_expressions, _statements)  # the modules that register what the interpreter follows
 
 
-def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
-    """Return all suspicions about a file's text, including those of low confidence, sorted by line.
+def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
+    """Return the interpretation of a file. If the program is known to fail, each suspicion counts.
 
     Raises:
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     """
-    return tuple(sorted(followed(text, path).suspicions.values(), key=lambda s: (s.span, s.rule.name)))
-
-
-def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
-    """Return the interpretation of a file. If the program is known to fail, each suspicion counts."""
     index = index_of(text, path)  # by its path, because code in some folders is mostly not trained
     # Another file may have changed since.
     for known in (index.imported, index.sources, index.modules):

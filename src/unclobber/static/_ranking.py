@@ -82,7 +82,10 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     clues = [clue for clues_of in CLUES for clue in clues_of(site, context)]
     strongest = sorted(clues, key=lambda clue: -clue.points)
     why = [clue.reason for clue in strongest if clue.reason and clue.points > 0]
-    suspicion = max(context.suspicions(site), key=lambda s: s.confidence, default=None)
+    # Those of another file, which calls this one, have their places there.
+    at, known = (site.path, site.line), context.suspicions(site)
+    own = [s for s in known if not (s.write and s.write.inner) or s.write.inner[:2] != at]
+    suspicion = max(own, key=lambda s: s.confidence, default=None)
     saved = (site.path, suspicion.saved.line) if suspicion is not None and suspicion.saved else None
     if context.saved:
         saved = context.saved[-1].scope.path, context.saved[-1].line

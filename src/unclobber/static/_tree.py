@@ -13,6 +13,7 @@ from ..syntax import NotParsedError, SourcePart, parse
 from ._engine import FileRun
 from ._pasted import PastedFrame
 from ._program import followed
+from ._rules import Suspicion
 from ._sites import FileSites, Scope, WriteSite, sites_of
 from .files import deep
 from .findings import SourceTexts
@@ -87,6 +88,17 @@ class SourceTree:
                 except RecursionError:
                     continue
         return runs
+
+    @cached_property
+    def suspicions(self) -> dict[tuple[str, int], list[Suspicion]]:
+        """The suspicions at a path and line: of that file, and of those that call it."""
+        known = defaultdict(list)
+        for path, run in self.runs.items():
+            for each in run.suspicions.values():
+                spans = [span for span in (each.span, each.write, each.freed) if span]
+                for place in {(path, s.line) for s in spans} | {s.inner[:2] for s in spans if s.inner}:
+                    known[place].append(each)
+        return known
 
     @cached_property
     def _callers(self) -> dict[str, list[tuple[Scope, int]]]:

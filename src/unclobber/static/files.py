@@ -14,7 +14,7 @@ from ..model import Finding, or_default
 from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CleanFile
 from ._index import index_of
-from ._program import suspicions
+from ._program import followed
 from .findings import SourceTexts, findings
 
 SKIPPED = frozenset(
@@ -134,9 +134,10 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
     if "torch" not in text:
         return [], ()
     with deep():
-        suspected = suspicions(text, path)
+        run = followed(text, path)
     read = tuple(sorted(index_of(text, path).every_source()))
-    return findings(SourceTexts.of(parts), suspected, all_rules=all_rules), read
+    by_line = sorted(run.suspicions.values(), key=lambda each: (each.span, each.rule.name))
+    return findings(SourceTexts.of(parts), by_line, all_rules=all_rules), read
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def check_files(
         text: The text of the only file; None to read it.
     """
     kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
-    clean = {} if kept is None else {path: kept.known(path, is_named=path in named) for path in paths}
+    clean = {path: kept.known(path, is_named=path in named) for path in paths} if kept else {}
     known = {at: CheckedFile(at, each.lines, commented=each.commented) for at, each in clean.items() if each}
     check = partial(check_file, all_rules=all_rules, text=text)
     checked = _checked(check, [path for path in paths if path not in known], named, jobs)

@@ -9,7 +9,7 @@ import pytest
 from unclobber.model import CODES
 from unclobber.static import CheckRule
 from unclobber.static._call import transfer_functions
-from unclobber.static._program import PARTS, suspicions
+from unclobber.static._program import PARTS, followed
 
 WORDS = {"name", "operation", "kept", "how", "done", "more"}
 """What ``findings`` puts into the texts of a rule."""
@@ -56,5 +56,5 @@ loss = net(torch.ones(2)).sum()
 opt.step()
 loss.backward()
 """
-    (suspicion,) = [each for each in suspicions(text) if each.rule is CheckRule.STEP]
+    (suspicion,) = [each for each in followed(text, "").suspicions.values() if each.rule is CheckRule.STEP]
     assert (suspicion.name.partition("#")[0], suspicion.saved.line) == ("Net", 10)
