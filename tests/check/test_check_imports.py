@@ -428,3 +428,29 @@ def test_a_package_that_imports_all_names_of_many_files(tmp_path):
         read = check_file(str(tmp_path / "train.py")).read
         models = [path for path in read if os.path.basename(path).startswith("m") and path.endswith(".py")]
         assert 0 < len(models) <= most
+
+
+@pytest.mark.parametrize(("drawn", "codes"), [("multinomial(1)", []), ("log_softmax(-1)", ["UC101"])])
+def test_a_long_network_that_draws_samples(tmp_path, drawn, codes):
+    """Which of its results has a graph isn't known then: the actions of DACT are integers."""
+    lines = "\n".join(f"        x = x + self.layer(x) * {n} - self.layer(x) / {n}" for n in range(1, 30))
+    actor = (
+        "import torch\n\n\nclass Actor(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.layer = torch.nn.Linear(4, 4)\n\n"
+        f"    def forward(self, x):\n{lines}\n        return x.softmax(-1).{drawn}, x.log_softmax(-1)\n"
+    )
+    train = """
+        import torch
+        from actor import Actor
+
+        net = Actor()
+        opt = torch.optim.Adam(net.parameters())
+        action, _ = net(torch.ones(2, 4))
+        for _ in range(2):
+            _, logs = net(action)
+            (logs.mean() + action.sum()).backward(retain_graph=True)
+            opt.step()
+        """
+    write_tree(tmp_path, {"actor.py": actor})
+    found = check_text(dedent(train), str(tmp_path / "train.py"))
+    assert [one.code for one in found] == codes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from ._values import ANY, CONTAINERS, NEVER, Constant, Grad, Leaf, ModuleData, V
 from ._writes import RECURRENT, Effect, WriteEffect, confirm, given_to_unread, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})  # they return their input, or a view of it
+_CUTS = re.compile(r"\bdetach\b|\.(multinomial|sample|argmax)\(")  # as DACT's `actor_network.py`
 _APART = frozenset({"children", "named_children"})  # what is taken apart is no chain (`gated_conv_net.py`)
 _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""
@@ -89,8 +91,8 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
     chain = attribute(run, module, ANY, state, given.node) if method is None else None
     if chain is not None and chain.kind == "module":
         return apply(run, state, chain._replace(name=module.name), given)
-    if home_of(cls) is not run.own and (method is None or "detach" in unparsed(method)):
-        return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
+    if home_of(cls) is not run.own and (method is None or _CUTS.search(unparsed(method))):
+        return unknown_result(run, state, given.values)  # which of its results has a graph isn't known
     return network_result(run, state, module, given)
 
 

@@ -20,11 +20,9 @@ _PREFIXES = {
 """Beginnings of the message, by the stage that goes wrong; most often it is a backward."""
 
 
-def findings(
-    texts: SourceTexts, suspicions: Iterable[Suspicion], *, all_rules: bool = False
-) -> list[Finding]:
+def findings(texts: SourceTexts, flags: Iterable[Suspicion], *, all_rules: bool = False) -> list[Finding]:
     """Return the findings to report for a file."""
-    reported = [suspicion for suspicion in suspicions if suspicion.is_reported(all_rules=all_rules)]
+    reported = [flag for flag in flags if flag.is_reported(all_rules=all_rules)]
     return [finding_of(suspicion, texts) for suspicion in _once(reported)]
 
 
