@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -90,12 +91,17 @@ class PythonQueue(deque[Any], SaveQueue):
     """The Python core's save queue: weak references, oldest first."""
 
     def prune(self) -> int:
-        looked_at = self.copy()  # in one piece: other threads append meanwhile
-        alive = [ref for ref in looked_at if ref() is not None]
-        self.extend(alive)  # first: a write in another thread must not find the queue without them
-        for _ in looked_at:
-            self.popleft()
-        return len(looked_at) - len(alive)
+        """Remove dead references, and no live one, because a write in another thread must find it here."""
+        removed = 0
+        # If a finalizer of the program's, which may run in between, has taken `ref`, the others stay for now.
+        with contextlib.suppress(ValueError):
+            for ref in self.copy():  # in one piece: other threads append meanwhile
+                if ref() is not None:
+                    self.rotate(-1)
+                else:
+                    self.remove(ref)
+                    removed += 1
+        return removed
 
     def take(self, key: int | None) -> deque[Ref]:
         return self

@@ -26,7 +26,7 @@ class StorageLog:
 
     __slots__ = (
         "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
-        "_undo_logs_limit", "bumps", "handed_out", "serial", "writes",
+        "bumps", "handed_out", "serial", "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,8 +41,7 @@ class StorageLog:
         self._saves_limit = _FIRST_PRUNE
         self._times: dict[Any, tuple[int, int, Stack]] = {}
         """By a stack's ``_identity``: how often it ran, the serial of its last run, and the stack itself."""
-        self._undo_logs: dict[Any, weakref.ref[UndoLog]] = {}
-        self._undo_logs_limit = _FIRST_PRUNE
+        self._undo_logs: weakref.WeakValueDictionary[Any, UndoLog] = weakref.WeakValueDictionary()
         self._by_extent: Extents[UndoLog] = Extents()
 
     def add(self, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
@@ -200,15 +199,10 @@ class StorageLog:
             return
         # Lazy conj and neg bits, too: equal memory then means other values (test_lazy_bits).
         key = (region, alias.dtype, compat.tensors.conj_neg_bits(alias))
-        ref = self._undo_logs.get(key)
-        undo_log = None if ref is None else ref()
+        undo_log = self._undo_logs.get(key)
         if undo_log is None:
-            undo_log = UndoLog(alias, region)
-            self._undo_logs[key] = weakref.ref(undo_log)
+            undo_log = self._undo_logs[key] = UndoLog(alias, region)
             self._by_extent.add(region.lo, region.hi, undo_log)
-            if len(self._undo_logs) > self._undo_logs_limit:
-                self._undo_logs = {key: ref for key, ref in self._undo_logs.items() if ref() is not None}
-                self._undo_logs_limit = 2 * len(self._undo_logs) + _FIRST_PRUNE
         entry.undo_log, entry.position = undo_log, undo_log.open(alias)
 
     def _hit(self, region: Region) -> list[UndoLog]:

@@ -127,6 +127,7 @@ class Ledger:
         """Version counters that count writes to two memories; None until the program makes one."""
         self._saves_taken = 0  # number of saves that have left the queue
         self.pending_limit = _FIRST_PRUNE
+        self._watched_count = 0  # references in `watched`, and those that left it since it was last pruned
         self._watched_limit = _FIRST_PRUNE
         self._lock = threading.RLock()
 
@@ -402,19 +403,23 @@ class Ledger:
                     watched[key].append(ref)
                 else:
                     watched[key] = [ref]
-            if len(watched) > self._watched_limit:
+                self._watched_count += 1
+            if self._watched_count > self._watched_limit:
                 self._forget_dead_watched()
-                self._watched_limit = 2 * len(watched) + _FIRST_PRUNE
 
     def _forget_dead_watched(self) -> None:
         """Drop the dead saves from ``watched``, and the storages that have no other."""
         with self._lock:
+            self._watched_count = 0
             for key, refs in list(self.watched.items()):
+                length = len(refs)
                 alive = [ref for ref in refs if ref() is not None]
-                if alive:
-                    self.watched[key] = alive
-                else:
+                if len(refs) == length:  # no finalizer of the program's has saved or written meanwhile
+                    refs[:] = alive
+                if not refs and self.watched.get(key) is refs:
                     del self.watched[key]
+                self._watched_count += len(refs)
+            self._watched_limit = 2 * self._watched_count + _FIRST_PRUNE
 
     def _log_of(self, key: int, target: torch.Tensor | None = None) -> StorageLog | None:
         """File the storage's saves and return its log; None if no live save shares it.
@@ -429,7 +434,8 @@ class Ledger:
     def _file(self, key: int, target: torch.Tensor | None = None, *, written: bool = True) -> None:
         """Enter the saves that share a storage into its log, which is about to be ``written`` or sealed."""
         with self._lock:
-            for ref in self.watched.get(key, ()):
+            refs = self.watched.get(key, [])
+            for ref in refs:
                 saved = ref()
                 if saved is None:
                     continue
@@ -446,7 +452,10 @@ class Ledger:
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
                 del held  # only now, because `note_original` reaches the tensor by a weak reference
-            self.watched.pop(key, None)  # last, because after an internal error `_not_recorded` looks there
+            if (
+                self.watched.get(key) is refs
+            ):  # if no finalizer of the program's has filed them, and saved again
+                del self.watched[key]  # last, because after an internal error `_not_recorded` looks there
 
     def _storage_log(self, key: int) -> StorageLog:
         """Return the storage's log, which only its saves keep alive. Create it if there is none."""
@@ -584,11 +593,8 @@ class Ledger:
             return
         self._sort_pending(key)
         with self._lock:
-            log = self._log_of(key)
-            if log is None:
-                return
-            stack = of_program()
-            for saved in log.saves():
+            log, stack = self._log_of(key), of_program()
+            for saved in () if log is None else log.saves():
                 if saved.entry is not None and saved.itself and saved.origin() is tensor:
                     saved.entry.detached = stack
 
@@ -655,11 +661,10 @@ class Ledger:
                 self.prune()
                 if self.pending:
                     return True
-            for refs in self.watched.values():
-                if any(ref() is not None for ref in refs):
-                    return True
-            self.watched.clear()
-            return False
+            if any(ref() is not None for refs in list(self.watched.values()) for ref in refs):
+                return True
+            self._forget_dead_watched()
+            return bool(self.watched)  # a finalizer of the program's may have saved meanwhile
 
     def file(self, tensor: torch.Tensor, stack: Stack) -> SavedTensor:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""

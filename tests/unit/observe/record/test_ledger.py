@@ -101,6 +101,59 @@ def test_the_dead_are_forgotten(ledger):
     assert (len(ledger.pending), ledger.watched, ledger.logs) == (0, {}, {})
 
 
+def test_dead_saves_of_memory_that_is_never_written_are_forgotten(ledger):
+    """As of a weight, which each step saves, while another memory is written."""
+    weight, other = torch.zeros(3), torch.zeros(3)
+    view = other[:]
+    for _ in range(120):
+        step = [ledger.file(weight, LINE) for _ in range(100)]
+        write(ledger, other, "add_", 1)
+        del step
+    assert sum(map(len, ledger.watched.values())) <= 4096 + 100
+    assert view is not None
+
+
+def with_a_finalizer(run):
+    """Return a dead reference in whose place the garbage collector calls a finalizer of the program."""
+    return lambda: run() and None
+
+
+def test_a_finalizer_that_writes_while_the_dead_are_forgotten_is_harmless(ledger):
+    ledger.watched[1] = [with_a_finalizer(lambda: ledger.watched.pop(1, None))]
+    ledger.watched[2] = [with_a_finalizer(lambda: ledger.watched[2].append(alive))]
+    save = ledger.file(torch.zeros(3), LINE)
+    alive = ledger.pending.pop()
+    ledger._forget_dead_watched()
+    assert ledger.watched.keys() == {2}
+    assert alive in ledger.watched[2]
+    assert save is not None
+
+
+def test_a_save_of_a_finalizer_while_its_memory_is_filed_stays_known(ledger):
+    tensor = torch.zeros(3)
+    first, second = ledger.file(tensor, LINE), ledger.file(tensor, LINE)
+    view = tensor[:]
+
+    def save_and_write():
+        assert ledger.watched.pop(key)
+        ledger.watched[key] = [later]
+
+    later, key = ledger.pending.pop(), tensor.untyped_storage()._cdata
+    ledger.watched[key] = [ledger.pending.pop(), with_a_finalizer(save_and_write)]
+    ledger._file(key)
+    assert ledger.watched == {key: [later]}
+    assert write(ledger, view, "add_", 1) is first.entry.log is second.entry.log
+
+
+def test_a_finalizer_that_takes_the_saves_while_the_queue_is_pruned_is_harmless(ledger):
+    saves = [ledger.file(torch.zeros(3), LINE) for _ in range(3)]
+    queue = ledger.pending
+    queue.appendleft(with_a_finalizer(lambda: taken.extend(queue.popleft() for _ in range(2))))
+    taken = []
+    ledger.prune()
+    assert [ref() for ref in (*taken[1:], *queue)] == saves
+
+
 def test_a_book_dies_with_its_saves(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
