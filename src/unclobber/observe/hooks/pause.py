@@ -29,6 +29,8 @@ from . import saves as _saves
 from .backward import backward_calls
 from .clients import Clients
 
+_LOOKS_A_SAVE, _FREE_LOOKS = 8, 1 << 16  # bounds, because a program may keep the graph of each step
+
 
 class PauseInBackward:
     """Decides whether a backward runs no Python and adds to no save, and so may run unobserved."""
@@ -36,6 +38,7 @@ class PauseInBackward:
     def __init__(self, clients: Clients) -> None:  # leaves' hooks may be older than these
         self._clients = clients
         self._hooks_known = False  # whether a Python hook was registered in this session, or found on a leaf
+        self._looks = 0  # number of saves that were inspected, each as often as that happened
 
     def allowed(self) -> bool | str:
         """Return whether backward may run unobserved now; "hook" if a leaf has a hook."""
@@ -56,7 +59,11 @@ class PauseInBackward:
             # final: check all saves together.
             if answer and (of_others := _can_pause_for(others)):
                 return of_others
-        return _can_pause_for(self._clients.saves())
+        if self._looks > _FREE_LOOKS + _LOOKS_A_SAVE * self._clients.saves_made():
+            return False
+        saves = self._clients.saves()
+        self._looks += len(saves)
+        return _can_pause_for(saves)
 
     def hook_registered(self, *_: Any, **__: Any) -> None:  # Python may run in backward from now on
         self._hooks_known = True
@@ -64,7 +71,7 @@ class PauseInBackward:
             resume_in_backward()
 
     def begin(self) -> Callable[[], None]:
-        self._hooks_known = False
+        self._hooks_known, self._looks = False, 0
         if (native := core.loaded().module) is not None:
             native.hook_known(False)
         return lambda: None
