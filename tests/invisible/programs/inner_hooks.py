@@ -1,5 +1,6 @@
 """D, E: the program's own pack hooks get what torch hands them, and nothing lies on what they return."""
 
+import contextlib
 import io
 
 import torch
@@ -100,6 +101,31 @@ def exact_results():
     print(kinds)
 
 
+def left_after_the_context(*outer):
+    """Hooks that were entered in the context go on after it."""
+    calls = []
+
+    def pack(tensor):
+        calls.append("pack")
+        return tensor
+
+    def unpack(kept):
+        calls.append("unpack")
+        return kept
+
+    with contextlib.ExitStack() as stack:
+        for context in outer:
+            stack.enter_context(context)
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+        observed(hooks.__enter__)
+        x = torch.ones(2, requires_grad=True)
+        x.exp().sum().backward()
+        hooks.__exit__()
+        x.exp().sum().backward()
+    x.sin().sum().backward()
+    print(calls, x.grad)
+
+
 def steps():
     what_is_handed()
     offloading()
@@ -109,5 +135,7 @@ def steps():
 
 
 linear = observed(steps)
+left_after_the_context()
+left_after_the_context(torch.autograd.graph.save_on_cpu())
 torch.save(linear, io.BytesIO())
 print(linear.weight.__dict__)

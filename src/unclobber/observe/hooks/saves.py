@@ -90,7 +90,7 @@ class SavedTensorHooks:
         self.conflicts = conflicts
         """Receiver of conflicts that unpacking alone can't show, such as changed content."""
         self._see = see
-        self._set_aside = False
+        self._set_aside = self._left = False
         self._fingerprints = fingerprints
         self._calls: CallWatcher | None = None
         if fingerprints is not None:
@@ -136,18 +136,15 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         local.thread.hooks.remove(self)
-        # Pop as many hooks as were pushed, whatever is on top. A program that left its outer hooks in here
-        # has popped the copy over these, so its own are popped in their place
-        # (test_hooks_left_in_another_order).
-        if self._over is not None:
-            hook_stack.pop()
-            self._over = None
         fallback.leave()
         if not self._pushed:
             self._native.leave(self._ledger.pending)
+        own = [] if self._over is None else [self._over[0]]
         if self._below is not None and not self._set_aside:
-            hook_stack.pop()
+            own.append(self.pack)
             hook_stack.clear_hooks_below(self._below)
+        _take_off(own)
+        self._over, self._left = None, True
         if not local.thread.hooks and not _frozen.is_set():
             compat.dispatcher.ignore_writes()
 
@@ -274,7 +271,7 @@ class SavedTensorHooks:
             note(tensor)
             kept = pack(tensor)
             records = []
-            for part in _parts(kept):
+            for part in () if hooks._left else _parts(kept):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
                     with compat.unseen.without_modes():  # torch makes no alias of what hooks keep
                         record = hooks.pack(part)
@@ -290,7 +287,7 @@ class SavedTensorHooks:
                 # Seen by modes, in place of the alias that the recomputation's own hook makes in torch.
                 alias = compat.tensors.detached(tensor) if compat.tensors.is_plain(tensor) else None
                 kept = alias if compat.tensors.needs_grad(tensor) else tensor
-            if alias is None or kept is None:
+            if alias is None or kept is None or hooks._left:
                 return pack(tensor)
             record = hooks.pack(kept)
             record.__class__ = UncheckedSave
@@ -586,6 +583,23 @@ def _push(pack: Pack, unpack: Unpack) -> None:
     if native is not None:
         native.pushes()
     hook_stack.push(pack, unpack)
+
+
+def _take_off(own: list[Pack]) -> None:
+    """Pop a session's hooks, wherever they are: the program's may have been entered since, and go on.
+
+    A program that left its outer hooks in the context has popped one of these in their place, so another pair
+    is popped instead (test_hooks_left_in_another_order).
+    """
+    others = []
+    while own and (pair := hook_stack.top()) is not None:
+        hook_stack.pop()
+        if pair[0] in own:
+            own.remove(pair[0])
+        else:
+            others.append(pair)
+    for pair in reversed(others[len(own) :]):
+        _push(*pair)
 
 
 def _on_push(pack: Pack, unpack: Unpack) -> None:
