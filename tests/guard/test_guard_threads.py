@@ -80,6 +80,15 @@ def test_one_guard_object_in_several_threads():
     assert in_threads(run, run, run) == [True] * 3
 
 
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
+def test_a_context_is_left_in_the_thread_that_entered_it(context):
+    """Another thread is told so, and the context stays as it was."""
+    entered = context()
+    with entered, pytest.raises(unclobber.UnclobberError, match="was not entered in this thread"):
+        in_threads(lambda: entered.__exit__(None, None, None))
+    assert compat.hook_stack.top() is None
+
+
 def test_threads_started_inside():
     """Threads that a guarded one starts are guarded."""
     with unclobber.guard():

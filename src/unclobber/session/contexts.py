@@ -8,7 +8,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from ..model import Finding, InplaceError, Report
+from ..model import Finding, InplaceError, Report, UnclobberError
 from ..report import error_of
 from ..settings import Suppression
 from .program import settings_here
@@ -51,7 +51,14 @@ class Watching(ContextDecorator):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the session. Raise torch's refusal again as ``InplaceError`` with its explanation."""
-        session: Session | None = self._entered.sessions.pop()
+        sessions: list[Session | None] = getattr(self._entered, "sessions", [])
+        # torch has a stack of hooks in each thread, and no thread can pop another's.
+        if not sessions:
+            raise UnclobberError(
+                "this context was not entered in this thread: leave it in the thread that entered it, "
+                "and close a generator that has entered it there"
+            )
+        session = sessions.pop()
         if session is None:
             return
         # Before the session's exit, which forgets the view writes that an explanation may need.
@@ -86,7 +93,8 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
             ``[tool.unclobber]`` says, else 0.
     Raises:
         InplaceError: from backward, or from the line that torch refuses.
-        UnclobberError: on entering, where the settings in pyproject.toml are wrong.
+        UnclobberError: on entering, where the settings in pyproject.toml are wrong; on leaving, in another
+            thread than entered it.
         ValueError: where ``fingerprint`` is no share.
     Example:
         >>> w = torch.ones(3, requires_grad=True)
@@ -122,6 +130,7 @@ class guard(Watching):  # noqa: N801
     Raises:
         InplaceError: from backward, where a value can't be had back: a write that happened outside
             the context or out of sight, or a layout without storage of its own (sparse, nested).
+        UnclobberError: on leaving, in another thread than entered it.
     Example:
         >>> w = torch.ones(3, requires_grad=True)
         >>> with unclobber.guard() as g:
