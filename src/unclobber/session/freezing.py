@@ -83,9 +83,7 @@ class _Keeper(Listener):
     """
 
     def __init__(self) -> None:
-        self.pending: tuple[Any, ...] = ()
         self.watched: dict[int, tuple[_Entry, ...]] = {}
-        self.logs: dict[int, Any] = {}
         self._lock = threading.RLock()
 
     def add(self, entry: _Entry) -> None:

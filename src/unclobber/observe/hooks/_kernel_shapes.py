@@ -62,9 +62,9 @@ class Listener(Protocol):
     They skip it while ``pending``, ``watched`` and ``logs`` are all empty.
     """
 
-    pending: Any
-    watched: Any
-    logs: Any
+    pending: Any = ()
+    watched: Any = ()
+    logs: Any = ()
     follows_views: bool = False
     """Whether kernels notify it all the same of a write to a tensor that requires grad, which may have
     views."""

@@ -74,8 +74,6 @@ class CopiedWeights(Listener):
     def __init__(self) -> None:
         self.pending: list[int] = []
         """An item for each open region of any thread: without one, the kernels pass this listener by."""
-        self.watched: tuple[Any, ...] = ()
-        self.logs: tuple[Any, ...] = ()
         self._thread = _ThreadRegions()
         self._used = False  # whether a program has entered a region: before, no backward need be looked at
 

@@ -15,6 +15,7 @@ import itertools
 import random
 import sys
 from collections.abc import Callable, Mapping
+from traceback import walk_stack
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -99,12 +100,10 @@ def _in_mode(stack: Stack) -> tuple[str, Stack]:
 
     ``func``: a parameter of every ``__torch_dispatch__``.
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
-        frame = frame.f_back
-    function = None if frame is None else frame.f_locals.get("func")
+    mode, around = "__torch_dispatch__", (frame for frame, _ in walk_stack(sys._getframe(1)))
+    function = next((frame.f_locals.get("func") for frame in around if frame.f_code.co_name == mode), None)
     names = [code.co_name for code in stack[::2]]
-    outer = 2 * names.index("__torch_dispatch__") + 2 if "__torch_dispatch__" in names else 0
+    outer = 2 * names.index(mode) + 2 if mode in names else 0
     return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2], stack[outer:]
 
 

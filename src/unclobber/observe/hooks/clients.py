@@ -52,9 +52,6 @@ class Clients:
     def saves(self, *, queued: bool = True) -> list[SavedTensor]:
         return [saved for client in self.now for saved in client.saves(queued=queued)]
 
-    def saves_made(self) -> int:
-        return sum(client.save_count for client in self.now if isinstance(client, Ledger))
-
     def can_pause_observation(self) -> bool | str | None:
         """Return the only queue's answer to whether backward may run unobserved (``SaveQueue``).
 

@@ -23,7 +23,7 @@ from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from ..native import core
-from ..record import SavedTensor, ViewWrites
+from ..record import Ledger, SavedTensor, ViewWrites
 from . import autocast
 from . import saves as _saves
 from .backward import backward_calls
@@ -59,7 +59,8 @@ class PauseInBackward:
             # final: check all saves together.
             if answer and (of_others := _can_pause_for(others)):
                 return of_others
-        if self._looks > _FREE_LOOKS + _LOOKS_A_SAVE * self._clients.saves_made():
+        made = sum(client.save_count for client in self._clients.now if isinstance(client, Ledger))
+        if self._looks > _FREE_LOOKS + _LOOKS_A_SAVE * made:
             return False
         saves = self._clients.saves()
         self._looks += len(saves)

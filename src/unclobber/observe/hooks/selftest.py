@@ -20,8 +20,6 @@ class _WriteProbe(kernels.Listener):
 
     def __init__(self) -> None:
         self.pending = [None]  # never empty, so that kernels notify of every write
-        self.watched: dict[int, Any] = {}
-        self.logs: dict[int, Any] = {}
         self.seen: list[str] = []
 
     def before_write(self, tensor: torch.Tensor, operation: str, *_: Any) -> None:

@@ -85,8 +85,6 @@ class _Follower(Listener):
     follows_values = True
 
     def __init__(self) -> None:
-        self.pending: tuple[Any, ...] = ()
-        self.logs: dict[int, Any] = {}
         self.watched: list[WriteLog] = []
 
     def before_write(

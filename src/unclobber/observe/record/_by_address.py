@@ -60,12 +60,8 @@ class SavesByAddress:
             # out again (test_reused_addresses_are_no_match).
             now = _reach(alias)
             if now is not None and now[0] < hi and lo < now[1]:
-                shifts[other] = _start(tensor) - _start(alias)
+                shifts[other] = tensor.untyped_storage().data_ptr() - alias.untyped_storage().data_ptr()
         return shifts
-
-
-def _start(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 def _reach(tensor: torch.Tensor) -> tuple[int, int] | None:

@@ -42,19 +42,13 @@ class Extents(Generic[T]):
         near: list[T] = []
         for bits, places in self._lists.items():
             # No extent in this list is longer than 2**bits bytes, so earlier starts can't reach `lo`.
-            start = at = bisect_left(places, (lo - (1 << bits),))
-            dead = False
-            while at < len(places) and places[at][0] < hi:
-                thing = places[at][2]()
-                if thing is None:
-                    dead = True
-                else:
-                    near.append(thing)
-                at += 1
-            if dead:
-                alive = [place for place in places[start:at] if place[2]() is not None]
-                self._count -= at - start - len(alive)
-                places[start:at] = alive
+            start, end = bisect_left(places, (lo - (1 << bits),)), bisect_left(places, (hi,))
+            here = [(place, place[2]()) for place in places[start:end]]
+            alive = [thing for _, thing in here if thing is not None]
+            if len(alive) < len(here):
+                places[start:end] = [place for place, thing in here if thing is not None]
+                self._count -= len(here) - len(alive)
+            near += alive
         return near
 
     def _prune(self) -> None:

@@ -14,11 +14,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from ...model import Reached
+from ...model import Reached, or_default
 from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.engine import engine
@@ -209,12 +210,14 @@ class Ledger:
 
         The program goes on, but nothing is certain any more about the saves that share the memory.
         """
-        fault = self.unrecorded(error)
+        fault, key = self.unrecorded(error), compat.tensors.storage_key_or_none
         with self._lock:
             queued = itertools.chain(self.pending.copy(), *self.watched.values())
             alive = [saved for ref in queued if (saved := ref()) is not None]
             for saved in (*alive, *self.live_saves()):
-                if self.saves_by_address is not None or _may_share(saved.alias, tensor):
+                own, written = (or_default(partial(key, each), None) for each in (saved.alias, tensor))
+                # What can't be read may share it.
+                if self.saves_by_address is not None or None in (own, written) or own == written:
                     _lose(saved, fault)
 
     def _enter(
@@ -452,10 +455,9 @@ class Ledger:
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
                 del held  # only now, because `note_original` reaches the tensor by a weak reference
-            if (
-                self.watched.get(key) is refs
-            ):  # if no finalizer of the program's has filed them, and saved again
-                del self.watched[key]  # last, because after an internal error `_not_recorded` looks there
+            # Last: after an internal error `_not_recorded` looks there. A finalizer may have saved again.
+            if self.watched.get(key) is refs:
+                del self.watched[key]
 
     def _storage_log(self, key: int) -> StorageLog:
         """Return the storage's log, which only its saves keep alive. Create it if there is none."""
@@ -847,14 +849,6 @@ class FingerprintedLedger(Ledger):
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *arguments)
-
-
-def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
-    try:
-        key = compat.tensors.storage_key_or_none(a)
-        return key is None or key == compat.tensors.storage_key_or_none(b)
-    except Exception:
-        return True
 
 
 def _lose(saved: SavedTensor, fault: str) -> None:

@@ -7,6 +7,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
@@ -51,22 +53,19 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
     """
     calls = _calling_codes()
     try:
-        innermost = frame = sys._getframe(depth)
+        innermost = sys._getframe(depth)
     except ValueError:
         return None
-    for _ in range(_DEEPEST):
+    for frame, _ in islice(walk_stack(innermost), _DEEPEST):
         # by id, because hashing a code object hashes all its contents
-        if id(frame.f_code) in calls:
+        if (calling := calls.get(id(frame.f_code))) is not None:
             owner = frame.f_locals.get("self")
-            if calls[id(frame.f_code)].is_step and _in_closure(frame, innermost):
+            if calling.is_step and _in_closure(frame, innermost):
                 return None
             try:
                 return None if owner is None else weakref.ref(owner)
             except TypeError:
                 return None
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
     return None
 
 
@@ -79,11 +78,7 @@ def _in_closure(step: FrameType, innermost: FrameType) -> bool:
     own = step.f_locals
     given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
     codes = [code_of(value) for value in given if callable(value)]
-    inside: list[CodeType] = []
-    frame: FrameType | None = innermost
-    while frame is not None and frame is not step:
-        inside.append(frame.f_code)
-        frame = frame.f_back
+    inside = [at.f_code for at, _ in takewhile(lambda pair: pair[0] is not step, walk_stack(innermost))]
     return any(code is None or any(code is running for running in inside) for code in codes)
 
 
