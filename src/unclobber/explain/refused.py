@@ -273,9 +273,10 @@ class _Refused:
         besides the leaf; or it computes a parametrized weight. What writes a parameter outside of a
         ``forward`` updates it."""
         place = self.values.place(self.depth)
-        is_update = isinstance(leaf, torch.nn.Parameter) and self.frames[0].f_code.co_name != "forward"
-        if (site is not None and site.parametrizes) or place is None or is_update:
+        if (site is not None and site.parametrizes) or place is None:
             return site is not None and site.parametrizes
+        if isinstance(leaf, torch.nn.Parameter) and self.frames[0].f_code.co_name != "forward":
+            return False
         todo: list[ast.AST] = [place.at]
         while todo:
             node = todo.pop()
