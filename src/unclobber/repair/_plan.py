@@ -36,6 +36,8 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
         is_part = any(may_be_part(source, at, name) for _, (_, source, at) in writes)
         own = finding.saved is not None and not is_part  # a Function has to mark what it writes
         new &= name.isidentifier() and (own or finding.code == "UC201")
+    if best and best.fixer == "return-gradient":
+        form = None  # torch holds the hook's tensor, which would miss the write
     if new and form is not None and (form.guess or form.shared_name) and is_end(form):
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"
         doubts = f"{shape if form.guess else ''}{held if form.shared_name else ''}"

@@ -222,6 +222,23 @@ def test_the_edit_at_a_write_of_a_whole_tensor(tmp_path):
     _runs_rightly(path, second)
 
 
+def test_the_edit_of_a_hook_alone(tmp_path):
+    """A name that the hook binds anew is lost with it, because torch holds what it was given."""
+    path = tmp_path / "script.py"
+    lines = (
+        "net = torch.nn.Softmax(0)",
+        "def sharpen(module, args, out):",
+        "    out.pow_(2)",
+        "    out.div_(out.sum())",
+        "net.register_forward_hook(sharpen)",
+        "net(w * 1)[0].backward()",
+    )
+    fixes = with_candidates(reported(path, HEAD + "\n".join(lines)), str(path)).findings[0].fixes
+    (only,) = [fix for fix in fixes if fix.edits]
+    assert "+    return out" in only.diff
+    _runs_rightly(path, only)
+
+
 ALONE = {
     "a module's result": ("y = act(w * 1)\ny += 1\n", "y = y + 1"),
     "another name's tensor": ("x = act(w * 1)\ny = x\ny += 1\n", None),
