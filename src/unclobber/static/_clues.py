@@ -203,10 +203,9 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
     run = context.tree.runs.get(site.path)
     if run is None or context.pasted.kind != "saved" or site.kind in (*UPDATES, "module"):
         return
-    counted = re.compile(rf"{re.escape(site.target)} *([-+]?)= *\d+ *(#|$)")
+    counted = re.compile(rf"(?<![\w.]){re.escape(site.target)} *([-+]?)= *\d+ *(#|$)").search
     lines = context.tree.files[site.path].lines
-    made = {match[1] for line in lines if (match := counted.search(line))}
-    if "" in made and counted.search(lines[site.line - 1]):
+    if counted(lines[site.line - 1]) and any(match and not match[1] for match in map(counted, lines)):
         yield Clue(-4.0)  # a number, as `self.n += 1` where `self.n = 0` makes it
         return
     if (value := run.written.get(site.line)) is None:
