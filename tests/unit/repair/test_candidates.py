@@ -50,6 +50,16 @@ def test_the_edit(tmp_path):
     assert candidate(replace(report, findings=tuple(elsewhere)), path).proved_by is None
 
 
+def test_advice_without_code_keeps_its_own_words(tmp_path):
+    """An edit of two words, `loss.backward(retain_graph=True)`, takes the place of none."""
+    path = tmp_path / "script.py"
+    report = reported(path, f"{HEAD}loss = w.exp().sum()\nfor _ in range(2):\n    loss.backward()\n")
+    fixes = with_candidates(report, str(path)).findings[0].fixes
+    (edit,) = [fix for fix in fixes if fix.edits]
+    assert edit.title.startswith("keep the graph in `loss.backward()`")
+    assert [fix for fix in fixes if fix is not edit] == list(report.findings[0].fixes)
+
+
 def test_each_finding_has_its_own(tmp_path):
     """Also those which backward did not come to."""
     path = tmp_path / "script.py"

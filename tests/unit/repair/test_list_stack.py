@@ -190,6 +190,7 @@ def test_at_module_level_the_name_is_a_tensor_again():
         ("for i", "out[2] = x\nfor i"),
         ("for i", "out += 1\nfor i"),
         ("    out[i + 1]", "    if x is None:\n        continue\n    out[i + 1]"),
+        ("    out[i + 1]", "    if x is None:\n        break\n    out[i + 1]"),
         ("    out[i + 1]", "    out[i] += 1\n    out[i + 1]"),
         ("    out[i + 1]", "    keep(lambda: out[i])\n    out[i + 1]"),
         ("out[i + 1]", "out[perm[i]]"),
