@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from ...model import Finding
 from .._candidate import Candidate
@@ -19,8 +20,6 @@ from ._sites import callers, overwrites_parameters, saved_statements
 _NOTE = "a last resort, which copies all weights of `{}`: their gradient stays that of the forward's values"
 _WIDEST = 100  # columns of a line that is not wrapped
 _PARAMETERS = "{{n: p.clone() for n, p in {0}.named_parameters()}}"
-_STATISTICS = "{{n: b.clone() for n, b in {0}.named_buffers()%s}}"
-_IN_TRAINING = " if not {0}.training"  # a layer in training goes on counting
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -41,15 +40,21 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(project, finding.saved):
         pairs = itertools.pairwise(source.block(statement) if is_small(statement) else ())
         above = {source.code(before) for before, after in pairs if after is statement}
-        for unless in (_IN_TRAINING, "") if frozen else ("",):
-            for text, name in rewrites(source, statement, _STATISTICS % unless if frozen else _PARAMETERS):
-                # Directly below `net.eval()` nothing counts.
-                if not frozen or (not unless) == (f"{name}.eval()" in above):
-                    title = f"call `{name}` with copies of its {what}"
-                    yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
+        copies = partial(_statistics, above) if frozen else _PARAMETERS.format
+        for text, name in rewrites(source, statement, copies):
+            title = f"call `{name}` with copies of its {what}"
+            yield Candidate(title, {path: text}, note=note.format(name), guess=frozen)
 
 
-def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> Iterator[tuple[str, str]]:
+def _statistics(above: set[str], name: str) -> str:
+    # A layer in training goes on counting; directly below `net.eval()` nothing counts.
+    unless = "" if f"{name}.eval()" in above else f" if not {name}.training"
+    return f"{{n: b.clone() for n, b in {name}.named_buffers(){unless}}}"
+
+
+def rewrites(
+    source: Source, statement: ast.AST, copies: Callable[[str], str] = _PARAMETERS.format
+) -> Iterator[tuple[str, str]]:
     """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn,
     then for all calls of one module in the statement's block, whose graphs one loss may need."""
     calls = list(_with_copies(source, statement, copies))
@@ -63,7 +68,9 @@ def rewrites(source: Source, statement: ast.AST, copies: str = _PARAMETERS) -> I
             yield source.edited(*itertools.chain(*every)), name
 
 
-def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tuple[str, list[Splice]]]:
+def _with_copies(
+    source: Source, statement: ast.AST, copies: Callable[[str], str]
+) -> Iterator[tuple[str, list[Splice]]]:
     """Yield the module of each call, and what makes it a call with such copies: before and behind its
     arguments, which may hold another call, as in ``net(net(x))``."""
     torch = source.torch_name
@@ -75,7 +82,7 @@ def _with_copies(source: Source, statement: ast.AST, copies: str) -> Iterator[tu
             continue
         start, end = source.span(node.args[0])[0], source.span(node.args[-1])[1]  # of what it is given
         module, wrapped, unit = source.code(node.func), "", ""
-        called, values = f"{torch}.func.functional_call(", f"{module}, {copies.format(module)}, ("
+        called, values = f"{torch}.func.functional_call(", f"{module}, {copies(module)}, ("
         if is_small(statement) and node.col_offset + len(called + values) + end - start > _WIDEST:
             wrapped, unit = f"{source.newline}{source.line(statement).indent}", source.unit
         before, behind = f"{called}{wrapped}{unit}{values}", f"{',' * (len(node.args) == 1)}){wrapped})"
