@@ -6,10 +6,11 @@ import pytest
 from made_findings import site
 from rewriting import plain, rewritten
 
-from unclobber.model import Finding, Help, Write
+from unclobber.model import Finding, Fix, Help, Write
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers.multi_view import rewrites as view_rewrites
 from unclobber.repair.project import Project
+from unclobber.static import CheckRule
 
 detach_state = FIXERS["detach-state"]
 inference_mode = FIXERS["inference-mode"]
@@ -61,12 +62,14 @@ while True:
 """
 
 
-@pytest.mark.parametrize(("advice", "offered"), [((), False), ((0,), False), ((1, 0), True), ((1,), None)])
+@pytest.mark.parametrize(
+    ("advice", "offered"), [((), False), ((0,), False), ((1, 0), True), ((1,), None), ((2,), None)]
+)
 def test_no_grad_that_may_drop_a_gradient(advice, offered, tmp_path):
     """It is tried where it is advised first, the user's to decide where it is advised at all."""
     path = tmp_path / "program.py"
     path.write_text("import torch\nw = torch.ones(3, requires_grad=True)\nw += 1\n")
-    known = (Help.NO_GRAD_BLOCK.fix(), Help.COPY_BEFORE.fix())
+    known = (Help.NO_GRAD_BLOCK.fix(), Help.COPY_BEFORE.fix(), Fix(CheckRule.LEAF_VIEW.value.if_carried))
     wrote = Write(site(path, "w += 1"), "add_", bumps_version=True, overlaps_needed=True)
     finding = Finding("UC201", "a message", writes=(wrote,), fixes=tuple(known[at] for at in advice))
     made = list(no_grad(finding, Project(str(tmp_path.resolve()), loaded=(str(path.resolve()),))))

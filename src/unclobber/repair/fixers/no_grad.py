@@ -24,7 +24,7 @@ _NOTE = "this takes the write for a change of the value itself, which no gradien
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
-    advised = ["no_grad" in f"{fix.title} {fix.code}" for fix in finding.fixes] or [True]
+    advised = ["torch.no_grad()" in f"{fix.title} {fix.code}" for fix in finding.fixes] or [True]
     if not any(advised):
         return  # it would drop a gradient, or write elements that the statement doesn't name
     for write, (path, source, statement) in write_statements(finding, project):
