@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from unclobber.repair import rounds
+from unclobber.repair import _search, rounds
 
 BROKEN = """
 import sys
@@ -689,6 +689,20 @@ for t in range(2, 6):
 """
 
 
+FOUR_SAVES = """
+import torch
+
+w, c, s = (torch.ones(3, requires_grad=True) for _ in range(3))
+both = torch.stack((w * 2, w * 3))
+first, second = both[0], both[1]
+a = first * c + second * s
+b = first * s + second * c
+first.copy_(a)
+second.copy_(b)
+both.sum().backward()
+"""
+
+
 def test_a_recursion_keeps_elements_and_no_buffers(fix):
     """Copies of the elements in two lines come before one of the whole buffer in each turn; how many of the
     script's backward calls were compared is said."""
@@ -714,6 +728,13 @@ def test_an_edit_that_another_one_replaces_goes(fix):
     done = fix(TWO_OPTIMIZERS)
     assert "proved to the end" in done.out, done.out
     assert "backward" not in "".join(re.findall(r"^[-+] .*", done.out, re.M))
+
+
+def test_each_of_many_saves_needs_a_copy(fix, monkeypatch):
+    """After some runs without a proof the most edits come first: all choices of three would take long."""
+    monkeypatch.setattr(_search, "WIDE", 1)
+    monkeypatch.setattr(_search, "MOST_RUNS", 8)
+    assert "+a = first.clone() * c + second.clone() * s\n+b = first.clone() *" in fix(FOUR_SAVES).out
 
 
 def test_a_state_that_is_carried_behind_the_backward_is_cut_where_it_is(fix):

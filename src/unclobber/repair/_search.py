@@ -32,6 +32,7 @@ from .proof import Runner
 BEYOND = 2  # number of backward calls after the failed one that are run and compared as well
 DEEPEST = 8  # limit of edits in one repair
 MOST_RUNS = 80
+WIDE = 40  # runs without a proof after which the state with the most edits is the next one to be tried
 MOST_LATER = 20  # of them for a later finding of the program's own, before it gets a search of its own
 MOST_PROVED = 5
 QUICK = 1.0
@@ -185,7 +186,8 @@ class Search:
                 proved = []
                 self._queue, passed_over = sorted(self._queue + passed_over), []
                 continue
-            entry = heapq.heappop(self._queue)
+            entry = self._next(deep=not proved and self._tried >= WIDE)
+            state = entry[-1]
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
             simpler = len(state.steps) < len(best.steps) and state.copies <= best.copies
@@ -228,6 +230,19 @@ class Search:
                 unproved.append(repair)
         confirmed = self._confirmed(proved) or partly[:1]
         return confirmed, unproved, "" if confirmed else stopped
+
+    def _next(self, *, deep: bool) -> _QueueEntry:
+        """Take the next entry out of the queue: the best one, or with ``deep`` one with the most edits.
+
+        Each of five saves that one write overwrites needs a copy of its own, and all choices of four of them
+        would come before the five (test_fix.py, test_each_of_many_saves_needs_a_copy).
+        """
+        if deep:
+            entry = min(self._queue, key=lambda entry: (-len(entry[2].steps), entry[:2]))
+            self._queue.remove(entry)
+            heapq.heapify(self._queue)
+            return entry
+        return heapq.heappop(self._queue)
 
     def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
         """Queue a state's follow-ups, one for each new candidate of its finding; return whether any is."""
