@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from checked_text import check_text
 from programs.running import find_cases
-from unclobber.static import check_text
 from unclobber.static._rules import CheckRule
 
 CASES = find_cases()

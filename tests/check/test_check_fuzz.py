@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from checked_text import check_text
 from grammar import random_script
 from oracles.scripts import run
-from unclobber.static import check_text
 from unclobber.static.files import check_file
 
 SILENT = ("UC102", "UC104")
@@ -52,6 +52,14 @@ def test_files_of_the_standard_library():
     """Every eighth file of its top folder is followed as if it used torch."""
     for path in STANDARD[::8]:
         check_text(path.read_text(encoding="utf-8") + "\n# torch\n", str(path), all_rules=True)
+
+
+def test_a_text_that_is_no_python():
+    """The helper of these tests raises what the check says of it."""
+    with pytest.raises(SyntaxError):
+        check_text("import torch\ndef", "a.py")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        check_text("import torch\nx = " + "-" * 100_000 + "1", "a.py")
 
 
 def test_what_can_t_be_read(tmp_path):

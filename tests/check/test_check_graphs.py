@@ -8,7 +8,7 @@ import pytest
 from test_check_evidence import GAN
 from test_check_programs import HEAD, found_in
 
-from unclobber.static import check_text
+from checked_text import check_text
 
 STEP = [("UC101", "medium", "og.step()")]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import unclobber
+from checked_text import check_text
 from programs.helps import IN_PLACE, NET, VIEW, Helped, W
 from programs.test_helps import SAYS, as_meant, differing, run
 from unclobber.cli import main
 from unclobber.model import Finding
-from unclobber.static import check_text
 from unclobber.static._rules import CheckRule
 
 

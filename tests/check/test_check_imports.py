@@ -7,7 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from unclobber.static.files import check_file, check_files, check_text
+from checked_text import check_text
+from unclobber.static.files import check_file, check_files
 
 NETS = """
     import torch

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from test_check_programs import found_in
 
-from unclobber.static import check_text
+from checked_text import check_text
 
 NET = """
     def kept(x):

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from unclobber.static import check_text
+from checked_text import check_text
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 
@@ -58,6 +58,58 @@ def test_in_a_forward(line, expected):
     found = found_in(MODULE.format(inplace="", line=line))
     assert [(code, confidence) for code, confidence, _ in found] == [("UC101", "medium")] * len(expected)
     assert [text in line for *_, text in found] == [True] * len(expected)
+
+
+SAVED_BY_CALLS = """
+from torch.utils.checkpoint import checkpoint
+class Near(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, width):
+        ctx.save_for_backward(x)
+        return (x > width).float()
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x, None
+class Squash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.tanh()
+        ctx.save_for_backward(y)
+        return y
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return grad * (1 - y * y)
+near = Near.apply
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.near = Near.apply
+    def forward(self, x, width):
+        h = self.fc(x) + 1
+        {line}
+        return h, y
+"""
+
+
+@pytest.mark.parametrize(("line", "expected"), [
+    pytest.param("y = Near.apply(h, 1.0); h[y > 0] = 0", True, id="its input, by a mask"),
+    pytest.param("y = Near.apply(h, width); width += h", False, id="an input that it doesn't save"),
+    pytest.param("y = Near.apply(h.clone(), 1.0); h -= y", False, id="a copy is saved"),
+    pytest.param("y = near(h, 1.0); h -= y", True, id="by a name of the file"),
+    pytest.param("y = self.near(h, 1.0); h -= y", True, id="by an attribute"),
+    pytest.param("y = Squash.apply(h); h -= y", False, id="its input, of which it saves another tensor"),
+    pytest.param("y = Squash.apply(h); y *= 2", True, id="its result"),
+    pytest.param("y = near(h, 1.0); y *= 2", False, id="a result that it doesn't save"),
+    pytest.param("y = h; h += checkpoint(self.fc, h, use_reentrant=False)", True, id="a checkpoint's input"),
+    pytest.param("y = checkpoint(self.fc, h, use_reentrant=False); y += h", False, id="its result"),
+])  # fmt: skip
+def test_what_a_function_or_a_checkpoint_saves(line, expected):
+    """The tensors that `forward` names in `save_for_backward`, and each input of a checkpoint."""
+    found = found_in(SAVED_BY_CALLS.format(line=line))
+    assert [(code, confidence) for code, confidence, _ in found] == [("UC101", "medium")] * expected
 
 
 @pytest.mark.parametrize(("inplace", "count"), [(", inplace=True", 1), ("", 0)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from training_loops import LOOPS, early, late, line_of_step
 
-from unclobber.static import check_text
+from checked_text import check_text
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -12,6 +12,6 @@ writes and a result. ``_writes`` records it in the state, and suspects what a ba
 """
 
 from ._rules import CheckRule
-from .files import CheckedFile, check_files, check_text, python_files
+from .files import CheckedFile, check_files, python_files
 
-__all__ = ["CheckRule", "CheckedFile", "check_files", "check_text", "python_files", "traceback"]
+__all__ = ["CheckRule", "CheckedFile", "check_files", "python_files", "traceback"]

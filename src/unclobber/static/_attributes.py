@@ -6,7 +6,7 @@ import ast
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import FileIndex, bases_of, has_decorator, method_of, unparsed
+from ._index import FUNCTION, FileIndex, bases_of, has_decorator, is_a, method_of, unparsed
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -87,8 +87,8 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState, node: as
         if has_decorator(method, "property"):
             return inline(run, method, state, [], {}, value)
         return Value("function", grad=Grad.NO, data=(method, value))
-    if name == "module":
-        return value  # that of a wrapper, such as `DataParallel`
+    if name == "module" or (name == "apply" and is_a(cls, FUNCTION)):
+        return value  # that of a wrapper, such as `DataParallel`; a Function has no other use
     if value.kind == "class":
         to = [s.value for s in cls.body if isinstance(s, ast.Assign) and name in map(dotted, s.targets)]
         return run.evaluate(to[0], state) if to else Value(places=run.new_place(), name=f"{cls.name}.{name}")

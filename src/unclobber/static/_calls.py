@@ -8,7 +8,7 @@ from ..syntax import dotted, torch_table
 from ._binding import elements
 from ._call import FollowedCall, transferred, transfers
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
+from ._index import FUNCTION, FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, make_module, network_result
 from ._names import is_copy
@@ -98,9 +98,11 @@ def _of_torch(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
 
 
 @transfers("class", "__call__")
-def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a new object; in the file's own statements its ``__init__`` is followed."""
     cls = call.receiver.data
+    if is_a(cls, FUNCTION):  # its `apply`, by another name
+        return transferred(run, "class", "apply", call, state)
     if is_a(cls, frozenset({"Optimizer"})) and (step := method_of(cls, "step")) is not None:
         return optimizer(call, is_unseen=".data." in unparsed(step).replace(".grad.data", ""))
     name = f"{cls.name}{'#' if run.at_top else '@'}{run.tick()}"

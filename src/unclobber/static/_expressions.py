@@ -20,10 +20,10 @@ from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, SaveEffect
+from ._state import FlowState
 from ._torch_calls import torch_call
 from ._values import PLAIN, Constant, Grad, Leaf, Value, any_of, constant, renamed_part, sequence, shared
-from ._writes import save
+from ._writes import saving
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 _BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
@@ -270,12 +270,10 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
 def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr, state: FlowState) -> Value:
     """Return the elements that index tensors select: a copy, for whose gradient the indices are saved."""
     grad = Grad.NO if state.mode else base.grad
-    tensors = [value for value in values if value.kind == "tensor" and grad]
-    bit = run.new_node() if tensors else 0
-    for value in tensors:
-        needed_grad = grad if base.sure else Grad.MAYBE
-        save(state, SaveEffect(value, "index", "indices", run.span(node), bit, needed_grad))
-    return run.tensor(grad, base.nodes, base.may | bit, uses=base.uses, integer=base.integer)
+    made = run.tensor(grad, base.nodes, base.may, uses=base.uses, integer=base.integer)
+    kept = [(value, "indices") for value in values if value.kind == "tensor" and grad]
+    sure = grad if base.sure else Grad.MAYBE
+    return saving(run, state, node, "index", kept, made, sure) if kept else made
 
 
 def _item(run: FileRun, base: Value, index: ast.expr) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from ..syntax import dotted, torch_table
 from ._attributes import attribute, defined_as
@@ -30,7 +31,7 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import WriteEffect, backward, concerns, updated, write
+from ._writes import WriteEffect, backward, concerns, saving, updated, write
 
 _LONG = {"cuda": "to", "cpu": "to", "new": "new_empty"}  # by a method that the table doesn't have
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
@@ -194,21 +195,26 @@ def _computed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("class", "apply")
 def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the result of a custom Function; an input among its results is a view not to be written."""
+    """Return the result of a custom Function, and record what it saves; an input it returns is a view."""
     cls: ast.ClassDef = call.receiver.data
     if not is_a(cls, FUNCTION):
         return None
     grad = Grad.NO if state.mode else max((value.grad for value in call.values), default=Grad.NO)
     result = unknown_result(run, state, call.values, strong=True)
     result = result._replace(kind="tensor", sure=True, grad=grad)
-    forward = method_of(cls, "forward")
-    # torch returns a marked input itself, but an unmarked one as a view that must not be written.
-    if forward is None or state.mode or "mark_dirty" in unparsed(forward):
+    if (forward := method_of(cls, "forward")) is None or state.mode:
         return result
-    names = {argument.arg for argument in forward.args.args}
     stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names = (parameter.arg for parameter in forward.args.args[1:])
+    given = {name: value for name, value in zip(names, call.values, strict=False) if name not in stored}
     returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None]
-    if any(isinstance(value, ast.Name) and value.id in names - stored for value in map(_viewed, returned)):
+    if "saved_tensors" in (text := unparsed(cls)):
+        saved = ", ".join(re.findall(r"save_for_backward\(([\w, ]*)\)", text)).split(", ")
+        kept = [(given[name], "input") for name in saved if name in given]
+        kept += [(result, "result") for made in returned if dotted(made) in {*saved} - {*given, ""}]
+        result = saving(run, state, call.node, cls.name, kept, result, grad)
+    # torch returns a marked input itself, but an unmarked one as a view that must not be written.
+    if "mark_dirty" not in text and any(dotted(_viewed(value)) in given for value in returned):
         origin = ViewOrigin("function", run.span(call.node))
         return result._replace(grad=max(result.grad, Grad.MAYBE), origin=origin)
     return result

@@ -14,7 +14,7 @@ from ._modules import PASSES, make_module
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value, sequence
-from ._writes import WriteEffect, backward, write
+from ._writes import WriteEffect, backward, saving, write
 
 _PREFIXES = ("linalg.", "special.", "fft.")
 _REDUCTIONS = {"max": "amax", "min": "amin", "mean": "mean", "sum": "sum", "prod": "prod"}
@@ -114,9 +114,11 @@ def _is_view(pattern: str) -> bool:
 
 
 @transfers("torch", "checkpoint")
-def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    # A checkpoint saves its inputs only; the first argument is the function that it runs.
-    return unknown_result(run, state, call.values[1:], strong=True) if call.values else None
+def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the result of a checkpoint: it saves its inputs only, and the first argument is a function."""
+    result = unknown_result(run, state, call.values[1:], strong=True)
+    grad = Grad.NO if state.mode else max((value.grad for value in call.values[1:]), default=Grad.NO)
+    return saving(run, state, call.node, call.name, ((v, "input") for v in call.values[1:]), result, grad)
 
 
 @transfers("torch", "autograd.grad")

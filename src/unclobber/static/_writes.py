@@ -97,12 +97,21 @@ def given_to_unread(
     """Record that a module which isn't read may save what it is given and what it returns; return that."""
     if state.mode:
         return result
-    bit, span = run.new_node(), run.span(node)
     name = name or unparsed(node.func if isinstance(node, ast.Call) else node)[:40]
-    result = result._replace(may=result.may | bit)
-    for value, role in (*((value, "given") for value in values), (result, "returned")):
-        save(state, SaveEffect(value, name, role, span, bit, Grad.MAYBE))
-    return result
+    kept = (*((value, "given") for value in values), (result, "returned"))
+    return saving(run, state, node, name, kept, result, Grad.MAYBE)
+
+
+def saving(
+    run: FileRun, state: FlowState, node: ast.expr, name: str, kept: Iterable[tuple[Value, str]],
+    result: Value, grad: Grad,
+) -> Value:  # fmt: skip
+    """Record that a call saves some tensors, each with its role; return the result with the call's node."""
+    bit, span = run.new_node(), run.span(node)
+    for value, role in kept:
+        save(state, SaveEffect(value, name, role, span, bit, grad))
+    nodes = result.nodes | (bit if grad == Grad.YES else 0)
+    return result._replace(nodes=nodes, may=result.may | bit)
 
 
 def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:

@@ -112,22 +112,6 @@ def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]
     return CheckedFile(path, lines, tuple(others), problem=problem, error=error)
 
 
-def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding]:
-    """Return the findings in the text of a file.
-
-    Args:
-        path: The file's name in findings.
-        all_rules: Also apply the rules that are reported only on request.
-    Raises:
-        SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
-    Example:
-        >>> text = "import torch\\nw = torch.ones(2, requires_grad=True)\\nw.add_(1)\\n"
-        >>> [(f.code, f.confidence, f.writes[0].site.line) for f in check_text(text, "a.py")]
-        [('UC201', 'high', 3)]
-    """
-    return _check([SourcePart(os.path.abspath(path), text, text)], path, all_rules)[0]
-
-
 def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[list[Finding], tuple[str, ...]]:
     """Return the findings in a file or notebook, and the paths of other files on which they depend."""
     text = "\n".join(part.python for part in parts)
