@@ -110,7 +110,10 @@ def _fix(candidate: Candidate, project: Project, places: tuple[Site, ...]) -> Fi
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
     diff = project.diff(candidate.texts)
-    return Fix(f"{candidate.title}, in {where}", diff=diff, code=code, edits=edits)
+    is_insertion = first.new.startswith(f"{first.old}\n")
+    return Fix(
+        f"{candidate.title}, {'after' if is_insertion else 'in'} {where}", diff=diff, code=code, edits=edits
+    )
 
 
 def _without_comment(line: str) -> str:  # unchanged if it is a part of a statement
