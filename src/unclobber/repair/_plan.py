@@ -20,34 +20,46 @@ MOST = 40  # limit of candidates for one finding, not counting those that the us
 
 def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) -> Iterator[Candidate]:
     """Yield what a report shows unproved: the best candidate without a doubt that ends the finding, then the
-    out-of-place form of the write (``by_write``: first, or else a write to a copy, for each of several saves
-    needs an edit); that of a name alone, too, unless the name may be a view of what is read later."""
+    edit of the write, which comes first with ``by_write``, for each of several saves needs an edit."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
-    new = not is_unrecorded(finding, project)
-    sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (new or not fixer.new)]
+    is_new = not is_unrecorded(finding, project)
+    sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (is_new or not fixer.new)]
     best = next(filter(is_end, candidates(finding, project, sure)), None)
+    other = _of_write(finding, project, best, by_write=by_write) if is_new else None
     both = [best] if best else []
+    if other is not None and is_end(other):
+        shape, held = " if they have its shape and dtype", " unless other code holds the old one"
+        doubts = f"{shape if other.guess else ''}{held if other.shared_name else ''}"
+        is_first = by_write and other.fixer in ("out-of-place", "clone-target") and not other.guess
+        both.insert(not is_first, replace(other, title=f"{other.title}{doubts}"))
+    yield from (replace(each, title=f"{'or ' if nth else ''}{each.title}") for nth, each in enumerate(both))
+
+
+def _of_write(
+    finding: Finding, project: Project, best: Candidate | None, *, by_write: bool
+) -> Candidate | None:
+    """Return the doubtful edit of a write: its out-of-place form, or a copy that it goes to (``by_write``).
+
+    If there is no ``best`` candidate, a form of a name alone counts as well, unless that may be a view of
+    what is read later.
+    """
+    if best and best.fixer == "return-gradient":
+        return None  # torch holds the hook's tensor, which would miss the write
     names = ("out-of-place", "scatter", "rebind-element") if best else ("rebind-element", "out-of-place")
     forms = (form for name in names for form in FIXERS[name](finding, project))
     form = next((each for each in forms if not each.guess or each.fixer == "out-of-place"), None)
     if form is None and best and by_write:
         copied = (each for each in FIXERS["clone-target"](finding, project) if not each.in_doubt)
-        form = next((each for each in copied if each.texts != best.texts), None)
-    is_copy = form is not None and form.fixer == "clone-target"
-    if form is not None and not best and form.fixer == "out-of-place":
+        return next((each for each in copied if each.texts != best.texts), None)
+    if form is None or not (form.guess or form.shared_name):
+        return None
+    if not best and form.fixer == "out-of-place":
         writes, name = write_statements(finding, project), form.shared_name
         is_part = any(may_be_part(source, at, name) for _, (_, source, at) in writes)
         own = finding.saved is not None and not is_part  # a Function has to mark what it writes
-        new &= name.isidentifier() and (own or finding.code == "UC201")
-    if best and best.fixer == "return-gradient":
-        form = None  # torch holds the hook's tensor, which would miss the write
-    if new and form is not None and (form.guess or form.shared_name or is_copy) and is_end(form):
-        shape, held = " if they have its shape and dtype", " unless other code holds the old one"
-        doubts = f"{shape if form.guess else ''}{held if form.shared_name else ''}"
-        is_first = by_write and (form.fixer == "out-of-place" or is_copy) and not form.guess
-        both.insert(not is_first, replace(form, title=f"{form.title}{doubts}"))
-    yield from (replace(each, title=f"{'or ' if nth else ''}{each.title}") for nth, each in enumerate(both))
+        return form if name.isidentifier() and (own or finding.code == "UC201") else None
+    return form
 
 
 def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ()) -> list[Candidate]:
