@@ -33,6 +33,10 @@ def edits(path: str, old: str, new: str) -> Iterator[Edit]:
         yield Edit(path, a + 1, _joined(before[a:b]), _joined(after[c:d]))
 
 
+def line_of(edit: Edit) -> int:  # for inserted lines the one before which they are
+    return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
+
+
 def _joined(lines: Sequence[str]) -> str:
     return "\n".join(lines).removesuffix("\r")
 

@@ -19,6 +19,7 @@ from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, sho
 from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
+from ._diff import line_of
 from ._syntax import parse
 from .fixers._sites import sites
 from .project import Project, root_of
@@ -103,17 +104,15 @@ def _fix(candidate: Candidate, project: Project, places: tuple[Site, ...]) -> Fi
     """Return the candidate as a fix, with its line of code if it is a single one."""
     edits = project.edits(candidate.texts)
     first, code = edits[0], None
-    where = f"line {first.line}"
+    line = line_of(first)
+    where = f"line {line}"
     # The line alone would be one of the wrong file if the finding shows several.
     if {os.path.realpath(site.path) for site in places} != {os.path.realpath(first.path)}:
-        where = f"{shown_name(first.path)}:{first.line}"
+        where = f"{shown_name(first.path)}:{line}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
     diff = project.diff(candidate.texts)
-    is_insertion = first.new.startswith(f"{first.old}\n")
-    return Fix(
-        f"{candidate.title}, {'after' if is_insertion else 'in'} {where}", diff=diff, code=code, edits=edits
-    )
+    return Fix(f"{candidate.title}, in {where}", diff=diff, code=code, edits=edits)
 
 
 def _without_comment(line: str) -> str:  # unchanged if it is a part of a statement

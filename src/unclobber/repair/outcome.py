@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ..model import Finding, Interpretation
 from ..model.text import listing, plural, size
+from ._diff import line_of
 from .project import Project
 
 
@@ -98,8 +99,7 @@ class Repair:
         edits = project.edits(self.texts)
         if len({edit.path for edit in edits}) != 1:
             return ""
-        starts = (e.end_line + 1 if e.new.startswith(f"{e.old}\n") else e.line for e in edits)
-        lines = [*dict.fromkeys(map(str, starts))]
+        lines = [*dict.fromkeys(str(line_of(edit)) for edit in edits)]
         return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
 
     def difference_from(self, best: Repair) -> str:

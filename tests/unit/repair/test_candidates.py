@@ -389,9 +389,9 @@ def test_the_edit_of_a_write_is_first_where_several_lines_saved(tmp_path):
 
 
 def test_a_copy_to_write_to_is_first_where_several_lines_saved(tmp_path):
-    """It ends both findings, and the line is the one after which it is inserted."""
+    """It ends both findings, and the line is the one before which it is inserted."""
     path = tmp_path / "script.py"
     text = f"{HEAD}y = w.exp()\nz = y[:2].log()\ny[0] = 1\n(z.sum() + y.log().sum()).backward()\n"
     first, *_ = with_candidates(reported(path, text), str(path)).findings[0].fixes
-    assert first.title == "write to a copy of `y`, after line 5"
+    assert first.title == "write to a copy of `y`, in line 6"
     assert first.edits == (Edit(str(path), 5, "z = y[:2].log()", "z = y[:2].log()\ny = y.clone()"),)
