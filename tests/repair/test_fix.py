@@ -732,9 +732,15 @@ def test_an_edit_that_another_one_replaces_goes(fix):
 
 def test_each_of_many_saves_needs_a_copy(fix, monkeypatch):
     """After some runs without a proof the most edits come first: all choices of three would take long."""
-    monkeypatch.setattr(_search, "WIDE", 1)
     monkeypatch.setattr(_search, "MOST_RUNS", 8)
+    monkeypatch.setattr(_search, "WIDE", 1)
     assert "+a = first.clone() * c + second.clone() * s\n+b = first.clone() *" in fix(FOUR_SAVES).out
+
+
+def test_further_findings_of_what_is_not_fixed_are_counted(fix, monkeypatch):
+    """Only the first one is shown."""
+    monkeypatch.setattr(_search, "MOST_RUNS", 1)
+    assert "note: 3 more findings in that run: `unclobber run` shows them" in fix(FOUR_SAVES).out
 
 
 def test_a_state_that_is_carried_behind_the_backward_is_cut_where_it_is(fix):

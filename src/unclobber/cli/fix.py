@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import Fix, UnclobberError, require_installed_torch
+from ..model.text import plural
 from ..report import FORMATS, options_for, text_of, to_json
 from ..settings import ProjectSettings
 from ._errors import UsageError
@@ -270,6 +271,9 @@ def _print(
         _print_diff(other)
     if rounds.reason is not None and (rounds.proved or not written):  # else the user has decided
         click.echo(_sentence(f"not fixed: {rounds.reason}"))
+    if rounds.others and not written:
+        more = plural(rounds.others, "more finding")
+        click.echo(_sentence(f"note: {more} in that run: `unclobber run` shows them, with edits to try"))
     if rounds.in_place:
         click.echo(_sentence(f"note: {IN_PLACE}"))
     if is_kept:

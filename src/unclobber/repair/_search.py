@@ -158,7 +158,8 @@ class Search:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
             return Proved(finding, tuple(proved), offered)
-        return Unproved(finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]))
+        others = sum(not each.repaired for each in first.findings) - 1
+        return Unproved(finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]), others)
 
     # --- the search -----------------------------------------------------------------------------
 

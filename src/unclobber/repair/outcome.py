@@ -142,6 +142,7 @@ class Unproved:
     finding: Finding
     reason: str  # the reason in one sentence, without a trailing full stop
     offered: tuple[Repair, ...] = ()
+    others: int = 0  # further findings of the same run
 
 
 @dataclass(frozen=True, slots=True)

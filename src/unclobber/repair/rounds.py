@@ -51,6 +51,10 @@ class Rounds:
         return self.elsewhere or None if isinstance(self.last, (Proved, Clean)) else self.last.reason
 
     @property
+    def others(self) -> int:  # further findings of a run in which nothing was proved
+        return self.last.others if isinstance(self.last, Unproved) else 0
+
+    @property
     def failure(self) -> Failed | None:
         return self.last if isinstance(self.last, Failed) and not self.proved else None
 
