@@ -729,3 +729,171 @@ def test_a_function_of_the_old_style():
     assert found_in(body.format(decorator="", first="self", apply="")) == []
     new = body.format(decorator="@staticmethod", first="ctx", apply=".apply")
     assert [code for code, *_ in found_in(new)] == ["UC103"]
+
+
+@pytest.mark.parametrize(("frozen", "count"), [("requires_grad_(False)", 0), ("requires_grad_()", 1)])
+def test_a_leaf_that_is_frozen_in_place(frozen, count):
+    """No graph is made of it then (`main_fedusd.py` of FedUSD)."""
+    body = """
+    x = torch.randn(3, 4, requires_grad=True)
+    x.{}
+    x[:, 0] = x[:, 0] / x[:, 0].abs().max()
+    nn.Linear(4, 1)(x).sum().backward()
+    """
+    assert bool(found_in(body.format(frozen))) == bool(count)
+
+
+@pytest.mark.parametrize(("second", "count"), [("self.b(x)", 0), ("self.b(x) + self.a(x)", 1)])
+def test_a_step_changes_only_parts_that_have_a_gradient(second, count):
+    """`zero_grad` leaves the second head without (`sac.py` of adiayn)."""
+    body = """
+    class Q(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(5, 1), nn.Linear(5, 1)
+        def forward(self, x):
+            return self.a(x), {second}
+    critic = Q()
+    optimizer = torch.optim.Adam(critic.parameters())
+    x = torch.rand(4, 5, requires_grad=True)
+    q1, q2 = critic(x)
+    optimizer.zero_grad()
+    q1.mean().backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    q2.mean().backward()
+    """
+    assert [code for code, *_ in found_in(body.format(second=second))] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("test", "count"), [("x.dim() == 1", 0), ("training", 1)])
+def test_a_shape_that_is_changed_for_some_shapes(test, count):
+    """Which one comes is not known (`TD3.py` of CarRacing_agents)."""
+    body = """
+    def batched(x, training):
+        if {}:
+            x = x.unsqueeze_(0)
+        return x
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 2), nn.Linear(2, 1)
+        def forward(self, x, training):
+            return self.b(batched(torch.tanh(self.a(x)), training))
+    """
+    assert len(found_in(body.format(test))) == count
+
+
+@pytest.mark.parametrize(("place", "count"), [("inside", 0), ("before", 1)])
+def test_each_turn_makes_a_network(place, count):
+    """It is another one than that of the turn before (`meta.py` of MAML-KalmanNet)."""
+    made = "net = Learner()"
+    body = """
+    class Learner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
+        def forward(self, x):
+            return self.layers(x)
+    def train(tasks):
+        base, total = Learner(), torch.tensor(0.0)
+        {before}
+        for task in tasks:
+            {inside}
+            net.load_state_dict(base.state_dict())
+            total = total + net(task).pow(2).mean()
+        total.backward()
+    """
+    places = {"before": "pass", "inside": "pass", place: made}
+    assert [code for code, *_ in found_in(body.format(**places))] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("called", "count"), [(".init_hidden()", 0), ("(x)", 1)])
+def test_a_method_of_an_unknown_network(called, count):
+    """Only a call of it surely uses the weights (`imdb_test.py` of lstm-lottery-tickets)."""
+    body = """
+    import copy
+    def train(model, optimizer, batches, x):
+        for epoch in range(2):
+            hidden = model{called}
+            for batch in batches:
+                optimizer.zero_grad()
+                (model(batch) * hidden).mean().backward()
+                optimizer.step()
+    def main(models, batches, x):
+        for model in models:
+            pruned = copy.deepcopy(model)
+            train(pruned, torch.optim.Adam(pruned.parameters()), batches, x)
+    """
+    assert bool(found_in(body.format(called=called))) == bool(count)
+
+
+@pytest.mark.parametrize(("relu", "count"), [("False", 0), ("True", 1)])
+def test_an_attribute_that_another_class_has_as_well(relu, count):
+    """`self.relu` of the outer class is no assignment to the inner one's (`layers.py` of david-wb)."""
+    body = """
+    class Conv(nn.Module):
+        def __init__(self, i, o, relu=True):
+            super().__init__()
+            self.conv = nn.Conv2d(i, o, 1)
+            self.relu = None
+            if relu:
+                self.relu = nn.ReLU()
+        def forward(self, x):
+            x = self.conv(x)
+            if self.relu is not None:
+                x = self.relu(x)
+            return x
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.relu = nn.ReLU()
+            self.last = Conv(2, 2, relu={})
+        def forward(self, x):
+            out = self.last(self.relu(x))
+            out += x
+            return out
+    """
+    assert len(found_in(body.format(relu))) == count
+
+
+@pytest.mark.parametrize(("result", "count"), [("loss", 0), ("loss * 2", 1)])
+@pytest.mark.parametrize("early", ["return x, 0, 0", "pass"])
+def test_a_loss_that_was_differentiated_is_returned(result, count, early):
+    """It is for a log; and only tuples of one length are unpacked (`BS_util.py` of deep hedging)."""
+    body = """
+    def attack(net, x):
+        if x is None:
+            {early}
+        budget, sign = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        loss = net(x + budget * sign).sum()
+        found = torch.autograd.grad(loss, budget, retain_graph=True)[0]
+        with torch.no_grad():
+            budget.copy_(budget + found)
+        return found, {result}
+    """
+    assert len(found_in(body.format(early=early, result=result))) == count
+    caller = """
+    def train(net, x, optimizer):
+        moved, _ = attack(net, x)
+        loss = net(x + moved).sum()
+        loss.backward()
+    """
+    assert found_in(body.format(early=early, result="loss") + caller) == []
+
+
+@pytest.mark.parametrize(("end", "count"), [("losses.clear()", 0), ("losses.sort()", 1)])
+def test_a_list_that_is_cleared(end, count):
+    """The next losses are those of the stepped weights."""
+    body = """
+    net = nn.Linear(4, 1)
+    optimizer, losses = torch.optim.SGD(net.parameters()), []
+    for step in range(8):
+        losses.append(net(torch.randn(5, 4)).pow(2).mean())
+        if len(losses) == 4:
+            optimizer.zero_grad()
+            sum(losses).backward(retain_graph=True)
+            optimizer.step()
+            {}
+    """
+    assert len(found_in(body.format(end))) == count

@@ -123,6 +123,8 @@ def test_the_facts_of_a_message_are_read():
         ("a view of a leaf Variable that requires grad is being used in an in-place operation.", "leaf_view"),
         ("a leaf Variable that requires grad is being used in an in-place operation.", "leaf"),
         ("Output 0 of UnbindBackward0 is a view and is being modified inplace.", "multi_view"),
+        ("A view was created in no_grad mode and is being modified inplace with grad mode", "multi_view"),
+        ("Inplace update to inference tensor outside InferenceMode is not allowed.", "inference"),
         ("Trying to backward through the graph a second time", "second_backward"),
         ("more than one element of the written-to tensor refers to a single memory location.", "expanded"),
         ("some elements of the input tensor and the written-to tensor refer to a single memory", "overlap"),

@@ -41,11 +41,11 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
     match target:
         case ast.Name(id=name):
             forget(name, state)
+            its_name = name if run.again is None else f"{name}#{run.tick()}"  # each turn makes another one
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
-                # Not sure: a factory may have frozen it (`training_loop.py` of StyleGAN3). A loop makes more.
-                its_name = name if run.again is None else f"{name}@{run.tick()}"
+                # Not sure: a factory may have frozen it (`training_loop.py` of StyleGAN3).
                 value = value._replace(name=its_name, given=False)
-            state.names[name] = _held(value, name, state)
+            state.names[name] = _held(value, its_name, state)
         case ast.Tuple() | ast.List():
             _unpack(run, target, value, state)
         case ast.Starred():

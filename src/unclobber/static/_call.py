@@ -28,9 +28,6 @@ class FollowedCall(NamedTuple):
     def holder(self) -> ast.expr:
         return self.node.func.value if isinstance(self.node.func, ast.Attribute) else self.node.func
 
-    def of(self, receiver: Value) -> FollowedCall:
-        return self if self.receiver is receiver else FollowedCall(*self[:6], receiver, self.full)
-
     @property
     def every(self) -> list[Value]:
         return [*self.values, *self.keywords.values()]

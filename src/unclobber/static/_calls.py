@@ -21,7 +21,7 @@ from ._writes import SAVES_NO_RESULT, given_to_unread
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of calling a value."""
-    known = transferred(run, callee.kind, "__call__", call.of(callee), state)
+    known = transferred(run, callee.kind, "__call__", call._replace(receiver=callee), state)
     if known is None and (callee.given or callee.kind == "unknown"):
         known = transferred(run, "builtin", call.name, call, state)
     if known is not None:
@@ -132,10 +132,12 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     trial = FlowState()
     with run.within(suspicions={}, evaluated=run.evaluated, again=None):
         inline(run, init, trial, call.values, call.keywords, made)
-    text = unparsed(init)
+    classes = {c for c in home_of(init).defined.values() if isinstance(c, ast.ClassDef)}
+    # Another class has an attribute of that name of its own (`layers.py` of david-wb's gaze-estimation).
+    text = "".join(map(unparsed, (init, *classes.difference(lineage(made.data)))))
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
-        once = home_of(init).assigned_attributes[name] == text.count(f".{name} = ")
+        once = home_of(init).assigned_attributes[name] == text.count(f"self.{name} = ")
         # What is in a `Sequential` of a list, which `__init__` rebuilds by its arguments, is not certain.
         plain = isinstance(value.data, ModuleData) and not value.data.parts
         plain |= value.kind == "object" and value in call.every

@@ -22,6 +22,7 @@ RULES: dict[PastedKind, tuple[CheckRule, ...]] = {
     "leaf": (CheckRule.LEAF, CheckRule.EMBEDDED),
     "leaf_view": (CheckRule.LEAF_VIEW, CheckRule.LEAF),
     "multi_view": (CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW),
+    "inference": (CheckRule.INFERENCE,),
     "expanded": (CheckRule.EXPANDED,),
     "overlap": (CheckRule.OVERLAP, CheckRule.SELF_OVERLAP),
     "second_backward": (CheckRule.TWICE,),

@@ -125,7 +125,7 @@ class FileRun:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes, **more)
 
     def trains(self, name: str) -> bool:
-        name = name.partition("@")[0]
+        name = re.sub(r"[#@]\d+", "", name)
         return name in self.index.trained or name in self.own.trained  # this file's, or the checked one's
 
     def is_frozen(self, name: str) -> bool:  # or a module that it is a part of

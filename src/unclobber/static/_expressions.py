@@ -27,7 +27,6 @@ from ._writes import saving
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 _BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
-_KNOWN = frozenset({*_LIBRARIES, *_BUILT_ON_TORCH})
 _OPPOSITE = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq()}
 _ORDERS = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le}
 
@@ -316,7 +315,7 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     if head in run.index.imports and head not in state.names:
         full = run.index.full(function)
         library, last = full.partition(".")[0], full.rpartition(".")[2]
-        if library in _KNOWN:
+        if library in _LIBRARIES or library in _BUILT_ON_TORCH:
             call = call_of(run, node, state, last, full=full)
             if library == "torch":
                 return torch_call(run, call, state)

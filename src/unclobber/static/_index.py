@@ -232,10 +232,8 @@ def mode_of(node: ast.expr) -> int | None:
     # `set_grad_enabled(flag)` may be on: suspect writes as if it were.
     if not isinstance(first, ast.Constant):
         return 0 if name in ("enable_grad", "set_grad_enabled") else None
-    switch = bool(first.value)
-    if name == "inference_mode" and not switch:
-        return None
-    modes = {"no_grad": 1, "inference_mode": 2, "enable_grad": 0, "set_grad_enabled": int(not switch)}
+    off = int(not first.value)
+    modes = {"no_grad": 1, "inference_mode": None if off else 2, "enable_grad": 0, "set_grad_enabled": off}
     return modes.get(name)
 
 

@@ -18,9 +18,7 @@ from ._writes import leaves
 
 DEEPEST = 6  # calls of the file's own functions that are followed inside of one another
 _SEVERAL = re.compile(r"List|Tuple|Dict|list|tuple|dict|Sequence|Callable|Iterable")
-_NUMBER = re.compile(
-    r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?"
-)
+_NUMBER = re.compile(r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.(dtype|device))\]?( \| None)?")
 _LOSS = re.compile(r"Loss$|_loss$|^loss_")
 _GIVEN = re.compile(r"target|label|gt|true|real|batch|data|param|self|model|net|anchor|args|cfg|weight", re.I)
 """Names of arguments of a loss that are no prediction."""

@@ -149,10 +149,12 @@ def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
     return PLAIN
 
 
-@transfers("any", "append extend insert")
+@transfers("any", "append extend insert clear")
 def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Record a list's new element, or a container's new module."""
+    """Record a list's new element, or that it is empty, or a container's new module."""
     if not call.values:
+        if call.name == "clear" and call.receiver.kind == "sequence":
+            bind(run, call.holder, sequence(()), state)
         return PLAIN
     receiver, value = call.receiver, call.values[-1]
     if receiver.kind == "sequence" and receiver.data in ("list", "tuple"):
@@ -205,8 +207,8 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
     if (forward := method_of(cls, "forward")) is None or state.mode:
         return result
     stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    names = (parameter.arg for parameter in forward.args.args[1:])
-    given = {name: value for name, value in zip(names, call.values, strict=False) if name not in stored}
+    pairs = zip(forward.args.args[1:], call.values, strict=False)
+    given = {parameter.arg: value for parameter, value in pairs if parameter.arg not in stored}
     returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None]
     if "saved_tensors" in (text := unparsed(cls)):
         saved = ", ".join(re.findall(r"save_for_backward\(([\w, ]*)\)", text)).split(", ")
@@ -278,13 +280,13 @@ def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
 def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
     receiver, wanted = call.receiver, call.keywords.get("requires_grad", call.first).data
-    if wanted == Constant(False):
-        run.frozen |= receiver.owners | receiver.leaf_names
-        return receiver._replace(grad=Grad.NO, leaf=Leaf.NO)
     leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
     made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))
     if call.every and wanted != Constant(True):  # it may stay as it is (`semimarkov.py` of pytorch-struct)
         made = receiver._replace(grad=max(receiver.grad, Grad.MAYBE))
+    if wanted == Constant(False):
+        run.frozen |= receiver.owners | receiver.leaf_names
+        made = receiver._replace(grad=Grad.NO, leaf=Leaf.NO)
     if not isinstance(call.holder, ast.Subscript):  # a view is made again by each reading of the part
         bind(run, call.holder, made, state)
     return made

@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "expanded", "overlap", "second_backward"]
+PastedKind = Literal[
+    "saved", "leaf", "leaf_view", "multi_view", "inference", "expanded", "overlap", "second_backward"
+]
 _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
     ("saved", r"gradient computation has been modified|modified by an in-?place operation"),
     ("leaf_view", r"view of a leaf Variable that requires grad"),
     ("leaf", r"leaf Variable that requires grad|leaf variable has been moved into the graph interior"),
-    (
-        "multi_view",
-        r"is a view and (is being|its base or another view)|This view (is the output|was created)",
-    ),
+    ("inference", r"inplace update to inference tensor"),
+    ("multi_view", r"is a view and (is being|its base or another view)|view (is the output|was created)"),
     ("expanded", r"more than one element of the written-to tensor"),
     ("overlap", r"input tensor and the written-to tensor"),
     ("second_backward", r"backward through the graph a second time"),

@@ -34,7 +34,6 @@ class RuleFacts:
     variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
     if_carried: str = ""  # the advice if a graph goes on: into a loop's next turn, or into what is written
     is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
-    past_counter: bool = False  # whether the write changes no version counter
     needs_training: bool = True  # whether it is less likely a fault in functions mostly without a gradient
     needs_graph: bool = False  # whether it is less likely a fault in folders of such functions, too
 
@@ -54,7 +53,7 @@ class CheckRule(Enum):
     DATA = RuleFacts(
         "UC102", "{name} is changed through .data between its use and the backward that needs it",
         "write after the backward that needs the old values", saved="{name} is used here",
-        write="changed here, unseen by torch", reported_from=ON_REQUEST, is_silent=True, past_counter=True,
+        write="changed here, unseen by torch", reported_from=ON_REQUEST, is_silent=True,
     )
     MODULE = RuleFacts(
         "UC101", "{how} overwrites what the module before it, {operation}, saves",

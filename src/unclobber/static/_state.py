@@ -43,6 +43,7 @@ class ParameterUpdate(NamedTuple):
     rule: CheckRule  # `CheckRule.STEP` or `CheckRule.DATA`
     confidence: int
     guards: Guards
+    reached: frozenset[str] = frozenset()  # the parts that a backward has reached; empty if not known
 
 
 @dataclass
@@ -73,11 +74,7 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        changed = self.but()
-        known = vars(changed)
-        for name in _CONTAINERS:
-            known[name] = known[name].copy()
-        return changed
+        return self.but(**{name: getattr(self, name).copy() for name in _CONTAINERS})
 
     def but(self, **fields: Any) -> FlowState:  # shares all other containers
         changed = FlowState.__new__(FlowState)

@@ -236,6 +236,8 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             either = dict(zip(b.data, b.items, strict=True))
             either |= {key: join(item, either.get(key)) for key, item in zip(a.data, a.items, strict=True)}
             return sequence(tuple(either.values()), tuple(either))
+        if a.data == b.data == "tuple":  # of two lengths, only one of which is unpacked (deep hedging)
+            return max(a, b, key=lambda each: sum(item.may > 0 for item in each.items))
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:

@@ -157,6 +157,9 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
     """Record the write as pending for each saved tensor that may share the memory."""
     alone = all(place in state.kept for place in value.places)
     rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
+    # Which shape comes is not known: `if x.dim() == 1: x.unsqueeze_(0)` (`TD3.py` of CarRacing_agents).
+    reshapes = blamed.how[:-1] in torch_table().returns_views
+    by_shape = reshapes and any(re.search(r"shape|dim\b", text) for text, _ in state.guards)
     held = [(kept, place) for place in sorted(value.places) for kept in state.kept.get(place, ())]
     # Sorted, so that every run reports the same one, whatever stands around it.
     held.sort(key=lambda pair: _first_in_source(pair[0]))
@@ -174,7 +177,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         is_weak = blamed.is_weak or _is_weak(kept, blamed)
         is_weak |= any(kept[1:3] not in {k[1:3] for k in state.kept.get(at, ())} for at in value.places)
         confidence = min(kept.grad + 1 + (trained and not is_weak and _is_activated(kept, blamed)), HIGH)
-        confidence -= (not sure) + 2 * (not alone)
+        confidence -= (not sure) + 2 * (not alone) + 2 * by_shape
         # A bank of keys is updated behind its product with the queries (`MoCo_loss.py` of FingerRec).
         is_product = kept.role != "result" and kept.operation.endswith(("mm", "matmul"))
         if is_product and trained and state.mode and alone:
@@ -309,7 +312,8 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     """Confirm writes that matter if a caller in another file runs backward from the value or an attribute."""
     bits = 0
     for element in (*value.nested(), *state.attributes.values()):
-        bits |= element.may | element.nodes
+        # A loss that was differentiated is returned for a log (`BS_util.py` of deep hedging).
+        bits |= 0 if element.places & run.losses else element.may | element.nodes
     for places, suspicion in run.overwritten:
         if not places or places & state.sure:
             run.suspect(state, suspicion)
@@ -372,6 +376,8 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
                 # What isn't followed may have used other parts than the stepped ones (`train.py` of h3lio5).
                 inner = [name for name in step.owners if name.startswith(f"{use.owner}.")]
                 hidden += len(inner) == len(step.owners) and not inner[0].endswith((".weight", ".bias"))
+                # A part without a gradient is not stepped: the second head of a network (`sac.py` of adiayn).
+                hidden += bool(step.reached) and not concerns(use.owner, step.reached)
                 suspicion = Suspicion(step.rule, step.confidence - less - hidden, step.span, use.span, needed)
                 carried = "carried" if run.round[2] < use.clock <= run.round[0] else ""
                 run.suspect(state, suspicion._replace(name=use.owner, more=carried))
@@ -386,7 +392,7 @@ def updated(
         sure = _concerned(owners, state.reached)
         maybe = _concerned(owners - sure, state.maybe_reached)
         state.steps += (made._replace(owners=maybe, confidence=confidence - 1),) if maybe else ()
-        made = made._replace(owners=sure)
+        made = made._replace(owners=sure, reached=state.reached)
     state.steps += (made,)
 
 

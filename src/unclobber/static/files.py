@@ -41,10 +41,6 @@ class CheckedFile:
     read: tuple[str, ...] = ()
     """Absolute paths of other files on which the result depends, of some only that they aren't there."""
 
-    @property
-    def clean(self) -> CleanFile | None:
-        return None if self.findings or self.problem else CleanFile(self.lines, self.commented, self.read)
-
 
 def python_files(paths: Iterable[str]) -> list[str]:
     """Return Python files and notebooks, absolute, by name; FileNotFoundError names a missing path."""
@@ -171,7 +167,9 @@ def check_files(
             if (result := known.get(path)) is None:
                 result = next(checked)
                 if kept is not None:
-                    kept.keep(path, result.clean, is_named=path in named)
+                    result_kept = CleanFile(result.lines, result.commented, result.read)
+                    is_clean = not (result.findings or result.problem)
+                    kept.keep(path, result_kept if is_clean else None, is_named=path in named)
             results.append(result)
             if done is not None:
                 done(result)

@@ -98,14 +98,13 @@ def _words(suspicion: Suspicion, source: SourceTexts) -> dict[str, str]:
     name, operand = _name(suspicion), suspicion.operand
     # What another file's function saved has no expression here.
     given = "its input" if operand is None or operand.inner else f"`{operand.part.text(source.lines)}`"
-    forms = torch_table().overloads(suspicion.how[:-1]) if suspicion.how.endswith("_") else ()
-    is_reshaped = any(form.view for form in forms)  # as by `unsqueeze_`, which writes no element
     return {
         "name": f"`{name}`" if name else "a tensor",
         "operation": f"`{suspicion.operation.strip('_') or 'an operation'}`",
         "kept": "its result" if suspicion.role == "result" else given if len(given) < 40 else "its input",
         "how": f"`{suspicion.how}`" if suspicion.how else "this",
-        "done": "changed in shape" if is_reshaped else "overwritten",
+        # `unsqueeze_` writes no element.
+        "done": "changed in shape" if suspicion.how[:-1] in torch_table().returns_views else "overwritten",
     }
 
 
@@ -130,7 +129,7 @@ def _save(suspicion: Suspicion, source: SourceTexts) -> Save | None:
 
 def _writes(suspicion: Suspicion, source: SourceTexts) -> tuple[Write, ...]:
     """Return the lines to blame as writes; empty if the line writes nothing."""
-    unseen = suspicion.rule.value.past_counter
+    unseen = suspicion.rule is CheckRule.DATA  # by the version counter
     return tuple(
         Write(
             site=source.site(each.write), operation=each.how or "write", bumps_version=not unseen,
