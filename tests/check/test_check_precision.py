@@ -882,17 +882,18 @@ def test_a_loss_that_was_differentiated_is_returned(result, count, early):
     assert found_in(body.format(early=early, result="loss") + caller) == []
 
 
-@pytest.mark.parametrize(("end", "count"), [("losses.clear()", 0), ("losses.sort()", 1)])
+@pytest.mark.parametrize(("end", "count"), [("losses.clear()", 0), ("pass", 1)])
 def test_a_list_that_is_cleared(end, count):
     """The next losses are those of the stepped weights."""
     body = """
-    net = nn.Linear(4, 1)
-    optimizer, losses = torch.optim.SGD(net.parameters()), []
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(net.parameters())
+    losses = []
     for step in range(8):
         losses.append(net(torch.randn(5, 4)).pow(2).mean())
         if len(losses) == 4:
             optimizer.zero_grad()
-            sum(losses).backward(retain_graph=True)
+            sum(losses).backward()
             optimizer.step()
             {}
     """

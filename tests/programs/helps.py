@@ -245,6 +245,12 @@ HELPED = [
            "score = net(fake).sum()\nreal.backward()\nopt.step()\nscore.backward()\n",
            {Help.STEP_LATER: "opt.step()\n => ;; score.backward() => score.backward(inputs=list(make.parameters()))\nopt.step()"}),
     Helped("a step too early, and the forward again", NET + GAN, {Help.STEP_LATER: "# here => score = net(x)"}),
+    Helped("a closure that a step calls", "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\nx = torch.linspace(0, 1, 8).view(2, 4)\n"
+           "opt = torch.optim.LBFGS(net.parameters(), max_iter=3)\ndef train():\n    size = net(x).square().sum()\n"
+           "    def closure():\n        opt.zero_grad()\n        loss = (net(x) - 1).square().sum() + size\n"
+           "        loss.backward(retain_graph=True)\n        return loss\n    opt.step(closure)\ntrain()\n",
+           {Help.IN_CLOSURE: "size = net(x).square().sum() => pass ;; + size => + net(x).square().sum()"},
+           meant="size = net(x).square().sum() => pass ;; + size => + net(x).square().sum()"),
     Helped("a weight that is clipped too early", NET + CLIPPED,
            {Help.WEIGHT_LATER: "clip(net)\n => ;; score.sum().backward() => score.sum().backward()\nclip(net)"}),
     Helped("a weight that is clipped, and the forward again", NET + CLIPPED,

@@ -32,6 +32,7 @@ class Help(Enum):
         "their gradients, or run the forward again after the step (its gradients are then those of the new "
         "weights)"
     )
+    IN_CLOSURE = "compute in the closure what its loss needs: `{step}` changes the weights between its calls"
     WEIGHT_LATER = (
         "write to `{name}` after the backward that still needs its old values, if nothing reads the new ones "
         "before, or run the forward again after the write (its gradients are then those of the new values)"
@@ -81,15 +82,13 @@ class Help(Enum):
         "`register_autograd`"
     )
     END_REGION = "end the autocast region before {write}, and enter a new one for what reads the weight"
-    EMPTY_CACHE = (
-        "call torch.clear_autocast_cache() after {write}, or enter autocast with cache_enabled=False"
-    )
+    EMPTY_CACHE = "call torch.clear_autocast_cache() after {write}, or use autocast with cache_enabled=False"
     NEW_GRADIENT = (
         "return a new tensor instead of writing to the one that came in, or write to its `.clone()` and "
         "return that"
     )
     STEP_AFTER_CHECKPOINT = "call {step} after the backward through the checkpoint"
-    LATER_OR_NEW = "write after the backward, or into a new tensor"
+    LATER_OR_NEW = "write after the backward, or into a new tensor by another name: this one is read again"
     CLONE_FOR_CHECKPOINT = "or give a clone of the tensor to checkpoint as an argument"
 
     CLONE_CACHED = "write into a new tensor, or to a copy: clone what {operation} returns before the write"

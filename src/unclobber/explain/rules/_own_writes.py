@@ -5,6 +5,8 @@ They are known from the frames below the user's line and from the owner of the m
 
 from __future__ import annotations
 
+import re
+
 from ...model import Fix, Help
 from .._evidence import Evidence
 
@@ -53,6 +55,9 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         gradient = evidence.save.expression or evidence.save.name
         return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY.fix(),)
     if (last := evidence.culprit) is not None and last.optimizer:
+        closure, needed = re.search(r"\((\w+)\)$", last.optimizer), evidence.need and evidence.need.site
+        if closure and needed and needed.function.rpartition(".")[2] == closure[1]:
+            return (Help.IN_CLOSURE.fix(step=last.optimizer),)
         return ((Help.CARRIED if evidence.carried else Help.STEP_LATER).fix(step=last.optimizer),)
     return ()
 
