@@ -301,6 +301,45 @@ def test_frames_of_the_program_are_found_in_other_places(answer, tmp_path, frame
     assert first["writes"][0]["line"] == 7
 
 
+AGENT = """\
+import torch
+
+
+class Agent:
+    def train_step(self):
+        loss = self.loss()
+        loss.backward()
+        self.opt.step()
+"""
+
+
+def test_a_step_after_the_only_backward_is_not_certain(answer):
+    """Each call has a forward of its own, and a version above 0 may be that of a buffer filled in rows."""
+    frames = '  File "agent.py", line 7, in train_step\n    loss.backward()\n'
+    (best, *_) = answer(f"{frames}{pasted('FloatTensor', '[6, 2]', None, 11, 10)}", agent=AGENT)["candidates"]
+    assert (best["writes"][0]["line"], best["confident"]) == (8, False)
+
+
+IN_TURN = """\
+import torch
+
+
+def train(losses, optimizers):
+    for name, opt in optimizers.items():
+        opt.zero_grad()
+        losses[name].backward(retain_graph=True)
+        opt.step()
+"""
+
+
+def test_a_kept_graph_is_no_save(answer):
+    """torch has refused, so another backward does go through it: the edit is another order."""
+    frames = '  File "turn.py", line 7, in train\n    losses[name].backward(retain_graph=True)\n'
+    (best, *_) = answer(frames + pasted("FloatTensor", "[4, 4]", None, 2, 1), turn=IN_TURN)["candidates"]
+    assert (best["writes"][0]["line"], best["saved"]) == (8, None)
+    assert "retain_graph" not in best["edit"]
+
+
 def test_a_refused_line_is_blamed_without_a_known_write(answer):
     """The call that torch refused stands there, or what it calls where the text is cut: not confident."""
     source = "from torch import nn\n\n\ndef reset(net):\n    nn.init.ones_(net.weight)\n"

@@ -144,7 +144,7 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
         return Clue(points, f"it precedes the backward in line {needed}")
     certainty = 0 if context.suspicions(site) else -1  # a forward mostly runs again before that backward
     clue = Clue(1.0 - 0.4 * depth, "it precedes the backward of the next turn", certainty)
-    return clue if looped else Clue(-1.0)
+    return clue if looped else Clue(-1.0, "", certainty)
 
 
 def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:

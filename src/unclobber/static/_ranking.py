@@ -82,8 +82,9 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     clues = [clue for clues_of in CLUES for clue in clues_of(site, context)]
     strongest = sorted(clues, key=lambda clue: -clue.points)
     why = [clue.reason for clue in strongest if clue.reason and clue.points > 0]
-    # Those of another file, which calls this one, have their places there.
+    # Those of another file, which calls this one, have their places there; what keeps a graph saves nothing.
     at, known = (site.path, site.line), context.suspicions(site)
+    known = [each for each in known if each.rule is not CheckRule.RETAINED]
     own = [s for s in known if not (s.write and s.write.inner) or s.write.inner[:2] != at]
     suspicion = max(own, key=lambda s: s.confidence, default=None)
     saved = (site.path, suspicion.saved.line) if suspicion is not None and suspicion.saved else None
