@@ -25,7 +25,7 @@ from .fixers._sites import sites
 from .project import Project, root_of
 
 Ends = Callable[[Finding, Mapping[str, str]], bool]  # whether a finding is gone with other texts of files
-MOST = 8  # limit of findings that get a candidate
+MOST = 40  # limit of findings that get a candidate
 MOST_READ = 240_000
 """Number of characters parsed after which no further finding gets a candidate, so that no report waits for
 long files; a limit of time would let the same report differ between two runs."""

@@ -14,6 +14,7 @@ from unclobber.model import Edit, Report
 from unclobber.repair import _plan, with_candidates
 from unclobber.repair import candidates as module
 from unclobber.repair.project import Project
+from unclobber.static import check_files
 
 HEAD = "import torch\n\nw = torch.ones(3, requires_grad=True)\n"
 REFUSED = HEAD + "y = w.exp()\nz = y * w\ny *= 2  # scaled\n(z + y).sum().backward()\n"
@@ -395,3 +396,12 @@ def test_a_copy_to_write_to_is_first_where_several_lines_saved(tmp_path):
     first, *_ = with_candidates(reported(path, text), str(path)).findings[0].fixes
     assert first.title == "write to a copy of `y`, in line 6"
     assert first.edits == (Edit(str(path), 5, "z = y[:2].log()", "z = y[:2].log()\ny = y.clone()"),)
+
+
+def test_a_folder_of_many_findings(tmp_path):
+    """Each of twelve has its edit, because the limit is what is parsed."""
+    for number in range(12):
+        (tmp_path / f"net_{number}.py").write_text(REFUSED)
+    checked = check_files(sorted(map(str, tmp_path.glob("*.py"))))
+    report = with_candidates(Report("suspected", tuple(each for file in checked for each in file.findings)))
+    assert [any(fix.edits for fix in finding.fixes) for finding in report.findings] == [True] * 12
