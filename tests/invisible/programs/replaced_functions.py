@@ -101,6 +101,9 @@ def misused():
         lambda: x.register_hook(hook=print, name=1),
         lambda: (x * 2).detach_(1),
         lambda: (x * 2).detach_(now=True),
+        lambda: x.data_ptr(1),
+        lambda: x.data_ptr(now=True),
+        lambda: x.detach().numpy(1),
     ):
         try:
             call()

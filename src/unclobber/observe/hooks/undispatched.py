@@ -130,12 +130,12 @@ def _before_elementwise(name: str, client: Client, tensor: torch.Tensor, *_: Any
 def _numpy(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
     """Wrap ``t.numpy()``, which gives code outside of torch the memory for as long as the array lives."""
 
-    def numpy(tensor: torch.Tensor, **kwargs: Any) -> Any:
+    def numpy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Make the array, and note it as long as it lives."""
         if not clients.now or not isinstance(tensor, torch.Tensor):
-            return original(tensor, **kwargs)
+            return original(tensor, *args, **kwargs)
         _notify(clients, lambda client: client.before_hand_out(tensor))
-        array = original(tensor, **kwargs)
+        array = original(tensor, *args, **kwargs)
         with compat.unseen.unseen_by_functions():
             open_memory.shown(tensor, array, of_program())
         return array
@@ -149,12 +149,12 @@ def _data_ptr(original: Callable[..., int], clients: Clients) -> Callable[..., i
     Not where torch or Triton reads it: Triton's launcher does for each argument.
     """
 
-    def data_ptr(tensor: torch.Tensor) -> int:
+    def data_ptr(tensor: torch.Tensor, *wrong: Any, **named: Any) -> int:
         # Behind the caller of this function, which is the stand-in's own.
         seen = clients.now and isinstance(tensor, torch.Tensor)
         if seen and not sys._getframe(2).f_code.co_filename.startswith(_ASK):
             _notify(clients, lambda client: client.before_hand_out(tensor, True))
-        return original(tensor)
+        return original(tensor, *wrong, **named)  # whose refusal is torch's own
 
     return data_ptr
 
