@@ -379,6 +379,27 @@ def test_a_write_to_a_save_enters_no_python(notified):
     del kept
 
 
+def test_a_write_beside_a_save_enters_no_python(notified):
+    """Whatever changes elements of parts with counters of their own, of which it may read others."""
+    with Session() as session:
+        first, second, third = (torch.ones(2, 6, requires_grad=True) * 2).unsafe_chunk(3, 1)
+        first.sigmoid_()
+        second.mul_(first).tanh_()
+        third.index_fill_(1, torch.tensor([1]), 0).masked_fill_(third > 0, 1).clamp_(0, 1).add_(second)
+        assert (notified, session.ledger.write_count) == ([], 0)
+        third.squeeze_()  # no write to elements
+        assert notified == ["squeeze_"]
+
+
+@pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.LSTM, torch.nn.GRUCell, torch.nn.LSTMCell])
+def test_a_recurrent_module_enters_no_python(notified, kind):
+    """Its kernels write to each gate next to others, which they have saved."""
+    with Session("guard") as session:
+        module = kind(3, 4)
+        module(module(torch.ones(2, 3))[0].sum() * torch.ones(2, 3))[0].sum().backward()
+        assert (notified, session.ledger.write_count) == ([], 0)
+
+
 def test_a_programs_operation_among_torchs_may_have_no_result(native):
     """torch's own of that shape return what they write: their kernel takes and gives no list."""
     after = torch._C._after_ADInplaceOrView_keyset
@@ -430,7 +451,8 @@ def part_of(memory, chance):
     return memory[tuple(slices)].permute(chance.sample(range(memory.dim()), memory.dim()))
 
 
-def test_a_write_to_a_byte_of_a_save_is_never_left_out():
+@pytest.mark.parametrize("operation", ["zero_", "neg_"])
+def test_a_write_to_a_byte_of_a_save_is_never_left_out(operation):
     """Of random strided views, writes to all that overlap a save are noted, and to few others."""
     chance, left_out, apart = random.Random(0), 0, 0
     with Session() as session, torch.no_grad():
@@ -440,7 +462,7 @@ def test_a_write_to_a_byte_of_a_save_is_never_left_out():
             with torch.enable_grad():
                 kept = torch.ones(saved.shape, requires_grad=True) * saved
             before = session.ledger.write_count
-            written.data.fill_(1)
+            getattr(written.data, operation)()
             meets = region_of(saved).overlaps(region_of(written))
             noted = session.ledger.write_count > before
             assert noted or not meets

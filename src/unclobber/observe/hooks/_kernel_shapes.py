@@ -17,6 +17,7 @@ import torch
 from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.compat.dispatcher import DispatchKey, OperatorHandle
+from ..record import METADATA_ONLY
 from ._culprit import Culprit
 from ._overrides import Activity, Override
 from ._written import (
@@ -108,7 +109,8 @@ class NativeKernel(NamedTuple):
 
     def register(self, native: Any, name: str, override: Override | None = None) -> Any:
         base, _, overload = name.partition(".")
-        arguments = (base, overload, self.op_name, self.written, self.plain, self.bumps)
+        of_elements = self.plain and self.op_name not in METADATA_ONLY
+        arguments = (base, overload, self.op_name, self.written, self.plain, of_elements, self.bumps)
         ran_dormant = () if override is None else (override.ran_dormant,)
         return native.register_kernel(*arguments, *ran_dormant)  # `handle.reset()` unregisters it
 

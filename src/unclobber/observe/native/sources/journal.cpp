@@ -172,6 +172,10 @@ Journal::~Journal() {
 Shelf::Shelf() = default;
 Shelf::~Shelf() = default;
 
+bool may_share_bytes(const at::Tensor& one, const at::Tensor& other) {
+  return !has_extent(one) || !has_extent(other) || Extent(one).may_meet(Extent(other));
+}
+
 Meets Queue::meets(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements) {
   index();
   if (!queue_.alone()) return Meets::kPython;

@@ -91,7 +91,7 @@ PyMethodDef methods[] = {
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
     {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
     {"register_kernel", entry<writes::register_kernel>, METH_VARARGS,
-     "register_kernel(name, overload, packet, written, plain, bumps[, ran_dormant]): a Kernel"},
+     "register_kernel(name, overload, packet, written, plain, of_elements, bumps[, ran_dormant]): a Kernel"},
     {"batch_norm_can_pause", entry<batch_norm::can_pause>, METH_VARARGS,
      "batch_norm_can_pause(module, input, classes, statistics, replaceable)"},
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,

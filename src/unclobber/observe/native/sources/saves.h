@@ -282,6 +282,9 @@ bool is_fresh(Save* save);
 // Find out how torch frees a part of a storage, by which `bytes_of` knows one.
 void learn_parts();
 
+// Whether two tensors of one storage may have a byte in common.
+bool may_share_bytes(const at::Tensor& one, const at::Tensor& other);
+
 // A copy of the tensor's bytes if code outside of torch can write to its memory at any time, else NULL.
 std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor);
 

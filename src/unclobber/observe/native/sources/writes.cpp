@@ -188,10 +188,22 @@ bool note(const Listener& one, c10::StorageImpl* storage, const at::Tensor& targ
   return true;
 }
 
+// What an operation does.
+struct Kind {
+  bool plain;           // whether it is `x.op_(...)`
+  bool of_elements;     // whether it changes elements of what it writes, and nothing else: no size, stride or memory
+  bool of_all = false;  // whether these are all elements, as of some frequent operations
+};
+
+// Whether an operation that writes `target` may read elements of `other`, of the same storage, that it has overwritten.
+bool may_read_written(const at::Tensor& other, const at::Tensor& target, Kind kind) {
+  if (saves::is_usual(other) && at_one_place(other, target)) return false;  // `x[i] += y` copies `x[i]` to itself
+  return !kind.of_elements || saves::may_share_bytes(other, target);
+}
+
 // Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
-bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, bool plain, bool of_elements,
-              Arguments arguments) {
-  if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
+bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, Kind kind, Arguments arguments) {
+  if (!any_waiting(one) && !any_followed(one) && !(kind.plain && one.follows_views && target.requires_grad())) return false;
   if (!saves::is_usual(target)) return true;
   c10::StorageImpl* storage = saves::storage_of(target);
   if (one.follows_values && PyList_Check(one.watched)) {
@@ -204,14 +216,13 @@ bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, b
   saves::Meets meets;
   {
     Locked locked;
-    meets = one.queue->meets(storage, target, of_elements);
+    meets = one.queue->meets(storage, target, kind.of_elements);
   }
-  if (meets == saves::Meets::kPython) return true;
-  for (const at::Tensor* other : arguments) {  // it may read what it overwrites
+  if (meets == saves::Meets::kPython || (meets == saves::Meets::kNoted && !kind.of_all)) return true;
+  for (const at::Tensor* other : arguments) {
     if (other == nullptr || !other->defined() || other->is_same(target)) continue;
     if (!other->has_storage()) return true;
-    // `x[i] += y` copies `x[i]` to itself, element by element
-    if (saves::storage_of(*other) == storage && !(saves::is_usual(*other) && at_one_place(*other, target))) return true;
+    if (saves::storage_of(*other) == storage && may_read_written(*other, target, kind)) return true;
   }
   if (any_followed(one) && with_gil([&] {
         Owned key = must(PyLong_FromVoidPtr(storage));
@@ -279,10 +290,10 @@ class Unseen {
 // An operation: the arguments that it writes, and the notification of listeners.
 class Told {
  public:
-  Told(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
-      : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain) {
+  Told(PyObject* packet, std::vector<size_t> written, Kind kind, bool bumps)
+      : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), kind_(kind) {
     for (const char* name : {"add_", "addcdiv_", "addcmul_", "copy_", "div_", "fill_", "lerp_", "mul_", "sub_", "zero_"}) {
-      of_elements_ = of_elements_ || (plain && PyUnicode_CompareWithASCIIString(packet, name) == 0);
+      kind_.of_all = kind_.of_all || (kind.plain && PyUnicode_CompareWithASCIIString(packet, name) == 0);
     }
   }
   Told(const Told&) = delete;
@@ -300,7 +311,7 @@ class Told {
     try {
       for (const Listener& one : now.all) {
         each_written(stack, first, [&](const at::Tensor& target) {
-          if (concerns(one, target, packet_, plain_, of_elements_, arguments)) python.tell(*this, one, target, stack);
+          if (concerns(one, target, packet_, kind_, arguments)) python.tell(*this, one, target, stack);
         });
       }
     } catch (...) {
@@ -319,7 +330,7 @@ class Told {
     Python python{now, op, &marks};
     Stack stack;
     for (const Listener& one : now.all) {
-      if (!concerns(one, target, packet_, plain_, of_elements_, arguments)) continue;
+      if (!concerns(one, target, packet_, kind_, arguments)) continue;
       if (stack.empty()) stack = {args...};
       python.tell(*this, one, target, stack);
     }
@@ -384,8 +395,7 @@ class Told {
 
   PyObject* packet_;  // an interned name; never dropped, because notes refer to it
   std::vector<size_t> written_;
-  bool plain_;
-  bool of_elements_ = false;  // only for frequent ones: others may change sizes, strides or memory
+  Kind kind_;
 };
 
 // If `on`, the thread observes no writes while this lives, and does again if any listener is left.
@@ -687,9 +697,9 @@ bool follows_without_saves() {
 PyObject* register_kernel(PyObject*, PyObject* arguments) {
   const char *name, *overload;
   PyObject *packet, *written, *ran_dormant = nullptr;
-  int plain, bumps;
-  if (!PyArg_ParseTuple(arguments, "ssUO!pp|O", &name, &overload, &packet, &PyTuple_Type, &written, &plain, &bumps,
-                        &ran_dormant)) {
+  int plain, of_elements, bumps;
+  if (!PyArg_ParseTuple(arguments, "ssUO!ppp|O", &name, &overload, &packet, &PyTuple_Type, &written, &plain, &of_elements,
+                        &bumps, &ran_dormant)) {
     throw python_error();
   }
   const auto op = c10::Dispatcher::singleton().findSchema(c10::OperatorName(name, overload));
@@ -707,7 +717,7 @@ PyObject* register_kernel(PyObject*, PyObject* arguments) {
     }
     positions.push_back(position);
   }
-  auto told = std::make_unique<const Told>(packet, std::move(positions), plain != 0, bumps != 0);
+  auto told = std::make_unique<const Told>(packet, std::move(positions), Kind{plain != 0, of_elements != 0}, bumps != 0);
   Owned self = must(type->tp_alloc(type, 0));
   auto* object = reinterpret_cast<Object*>(self.get());
   auto [kernel, signature] = kernel_of(std::move(told), *op, ran_dormant);

@@ -29,10 +29,11 @@ std::shared_ptr<saves::Queue> only_queue();
 // Whether a listener follows memory that it need not hold: it has no saves waiting, and looks all the same.
 bool follows_without_saves();
 
-// register_kernel(name, overload, packet, written, plain, bumps[, ran_dormant]): register a kernel until the result's
-// reset(). `written`: positions of the written arguments; listeners are notified if there are any. `plain`: whether it
-// is `x.op_(...)`. `bumps`: whether torch moves a counter. With `ran_dormant`, which is called if the operation runs
-// without a listener, the kernel replaces torch's own.
+// register_kernel(name, overload, packet, written, plain, of_elements, bumps[, ran_dormant]): register a kernel until the
+// result's reset(). `written`: positions of the written arguments; listeners are notified if there are any. `plain`:
+// whether it is `x.op_(...)`. `of_elements`: whether it changes elements of these, and no size, stride or memory.
+// `bumps`: whether torch moves a counter. With `ran_dormant`, which is called if the operation runs without a listener,
+// the kernel replaces torch's own.
 PyObject* register_kernel(PyObject* module, PyObject* arguments);
 
 }  // namespace unclobber::writes
