@@ -200,19 +200,12 @@ class StaleReads(compat.dispatcher.OwnMode):
         reads_values = name not in _LIKE and not is_view
         # The value leaves torch: `x.item()`, `bool(x)`, `if x < 3`.
         number = name == "_local_scalar_dense" and bool(args)
+        read = self._read([tensor for _, tensor in touched], written) if reads_values else []
+        carried_on = self._until_saved and not number
+        # A boolean only chooses the next branch.
+        is_error = not (self._until_saved and number and args[0].dtype == torch.bool)
         return _TouchingCall(
-            func,
-            name,
-            args,
-            kwargs,
-            touched,
-            written,
-            unread=undeclared,
-            reads_values=reads_values,
-            read=self._read([tensor for _, tensor in touched], written) if reads_values else [],
-            carried_on=self._until_saved and not number,
-            # A boolean only chooses the next branch.
-            is_error=not (self._until_saved and number and args[0].dtype == torch.bool),
+            func, name, args, kwargs, touched, written, undeclared, reads_values, read, carried_on, is_error
         )
 
     def _report_awaiting(self, unread: list[torch.Tensor]) -> None:

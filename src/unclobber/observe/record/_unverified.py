@@ -28,41 +28,32 @@ class SharedInput(NamedTuple):
     """Number of writes to the storage before the operation. If it grows, the kernels saw the write."""
 
 
-class UnverifiedCall:
-    """A run of an operation that may write unseen.
+class UnverifiedCall(NamedTuple):
+    """A run of an operation that may write unseen."""
 
-    Args:
-        enter: Notes a write to a tensor of a log, by an operation at a stack.
-        operation: The operation's name without namespace and overload.
-        inputs: The operation's arguments that live saves share.
-    """
+    enter: Callable[[torch.Tensor, StorageLog, str, Stack], None]
+    """Notes a write to a tensor of a log, by an operation at a stack."""
+    operation: str  # its name without namespace and overload
+    inputs: list[SharedInput]  # its arguments that live saves share
 
-    def __init__(
-        self,
-        enter: Callable[[torch.Tensor, StorageLog, str, Stack], None],
-        operation: str,
-        inputs: list[SharedInput],
-    ) -> None:
-        """Prepare to compare ``inputs`` after the run; the class lists the arguments."""
-        self._enter = enter
-        self._operation = operation
-        self._inputs = inputs
-        self.nbytes = sum(each.before.nbytes for each in inputs)  # bytes that `changed` compares
+    @property
+    def nbytes(self) -> int:  # that `changed` compares
+        return sum(each.before.nbytes for each in self.inputs)
 
     def changed(self) -> bool:
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-            return any(_written_unseen(each) for each in self._inputs)
+            return any(_written_unseen(each) for each in self.inputs)
 
     def settle(self, stack: Stack) -> bool:
         """Enter the finished operation's unseen writes as writes at ``stack``. Return whether it made any."""
         wrote = False
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-            for each in self._inputs:
+            for each in self.inputs:
                 if _written_unseen(each):
                     wrote = True
                     after = each.tensor.clone()
                     each.tensor.copy_(each.before)  # because `enter` copies the old values from memory
-                    self._enter(each.tensor, each.log, self._operation, stack)
+                    self.enter(each.tensor, each.log, self.operation, stack)
                     each.tensor.copy_(after)
         return wrote
 

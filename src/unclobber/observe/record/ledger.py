@@ -41,6 +41,7 @@ from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
 
 _FIRST_PRUNE = 4096
+_FEW = 32  # number of a storage's saves up to which a write is compared with each
 
 METADATA_ONLY = frozenset({
     "set_", "set_data", "resize_", "resize_as_", "resize_as_sparse_", "_resize_output_", "t_",
@@ -184,26 +185,39 @@ class Ledger:
         if self.on_self_overlap is not None and overlap_at is not None:
             self.on_self_overlap(operation, overlap_at)
         try:
-            log = self._log_of(key, tensor)
+            log = None if self._misses(tensor, key, operation) else self._log_of(key, tensor)
             by_views = concerns(tensor)
             borrowed = borrowed or self.saves_by_address is not None
             elsewhere = self._elsewhere(tensor, key) if borrowed else None
             if log is None and not by_views and not elsewhere:
                 return None
-            stack = of_program()
+            event = WriteEvent(operation, of_program(), None, bumps)
             if by_views:
-                at = WriteEvent(operation, stack, None).stack
                 memory = compat.tensors.storage_of(tensor)
-                self.view_writes.note(tensor, memory, _version(tensor), operation, at)
+                self.view_writes.note(tensor, memory, _version(tensor), operation, event.stack)
             if log is None and not elsewhere:
                 return None
-            event = WriteEvent(operation, stack, running.actor(3), bumps)
+            event.actor = running.actor(3)
             if elsewhere and operation not in METADATA_ONLY:
                 self._enter_elsewhere(tensor, elsewhere, event, args, kwargs)
             return None if log is None else self._enter(tensor, log, event, args, kwargs)
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
+
+    def _misses(self, tensor: torch.Tensor, key: int, operation: str) -> bool:
+        """Return whether a write surely changes neither a byte nor the version counter of what is saved.
+
+        ``nn.GRU`` cuts a storage into parts with counters of their own, saves some and writes to others.
+        """
+        refs, version = self.watched.get(key, ()), _version(tensor)
+        in_place = type(operation) is str and operation[-1:] == "_" and operation not in METADATA_ONLY
+        if not in_place or not 0 < len(refs) <= _FEW or key in self.logs:
+            return False
+        saved = [alive.alias for ref in refs if (alive := ref()) is not None]
+        if not all(map(compat.tensors.is_plain, (tensor, *saved))):
+            return False
+        return not any(_version(alias) == version or self.share_elements(tensor, alias) for alias in saved)
 
     def _not_recorded(self, tensor: torch.Tensor, error: Exception) -> None:
         """Handle an internal error while a write to ``tensor`` was recorded.

@@ -62,6 +62,41 @@ def test_equal_values_change_nothing_and_other_elements_neither(ledger):
     assert [touched for _, touched in ledger.history(save)] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("operation", "noted"), [("sigmoid_", 0), ("fill_", 0), ("transpose_", 1), ("set_", 1)]
+)
+def test_a_write_beside_a_save_with_another_counter_is_none_of_its(ledger, operation, noted):
+    """Unless it may change more than elements of what it writes."""
+    first, second = torch.unsafe_chunk(torch.zeros(2, 4), 2, 1)
+    first.add_(1)
+    save = ledger.file(first, LINE)
+    write(ledger, second, operation, *{"fill_": (5,), "transpose_": (0, 1)}.get(operation, ()))
+    assert (ledger.write_count, len(ledger.logs), len(ledger.watched)) == (noted, noted, 1 - noted)
+    assert not ledger.state_of(save).unseen
+    log = write(ledger, first, "neg_")  # its own elements
+    assert (save.entry.log, log.serial) == (log, 1 + noted)
+    assert ledger.state_of(save).value.tolist() == [[1, 1], [1, 1]]
+
+
+def test_a_write_beside_a_save_with_as_many_bumps_may_be_one_of_its(ledger):
+    tensor = torch.zeros(4)
+    save = ledger.file(tensor[:2], LINE)
+    write(ledger, tensor[2:], "neg_")
+    assert (ledger.write_count, ledger.state_of(save).unseen) == (1, False)
+    first, second = torch.unsafe_chunk(torch.zeros(4), 2)
+    save = ledger.file(first, LINE)
+    write(ledger, second, "neg_")
+    assert (ledger.write_count, ledger.state_of(save).moved) == (2, False)
+
+
+def test_a_write_beside_very_many_saves_is_noted_once_for_all(ledger):
+    """They are sorted by their places then: to compare each with every write would take ever longer."""
+    first, *others = torch.unsafe_chunk(torch.zeros(40), 40)
+    saves = [ledger.file(each.add_(1), LINE) for each in others]
+    log = write(ledger, first, "neg_")
+    assert all(save.entry.log is log for save in saves)
+
+
 def test_a_write_that_nobody_announced_is_known_by_the_counter(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
