@@ -108,6 +108,21 @@ def policy() -> Step:
     return step
 
 
+class Recurrent(nn.Module):
+    """A GRU and an LSTM cell after one another: torch writes to their gates in place, some twice a step."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.GRU(width, width)
+        self.second = nn.LSTMCell(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = (torch.zeros(x.shape[1:]), torch.zeros(x.shape[1:]))
+        for each in self.first(x)[0]:
+            state = self.second(each, state)
+        return state[0]
+
+
 WORKLOADS = (
     Workload(
         "mlp-sgd",
@@ -124,6 +139,13 @@ WORKLOADS = (
         steps=10,
     ),
     Workload("policy", "REINFORCE over 16 observations of NumPy's, an MLP of 32, Adam", policy, 60, 4),
+    Workload(
+        "recurrent",
+        "a GRU and an LSTM cell, d = 32, 20 steps, batch 8, SGD (bound by overhead)",
+        lambda: step_of(Recurrent(32), torch.randn(20, 8, 32), torch.optim.SGD),
+        rounds=60,
+        steps=4,
+    ),
     Workload("transformer", "4 transformer blocks, d = 512, batch 4 x 64 tokens, SGD", transformer, 40, 2),
     Workload(
         "conv",

@@ -53,7 +53,7 @@ def test_workloads_train():
     """Every timed step runs and changes the parameters that it is meant to."""
     from workloads import WORKLOADS, small_mlp
 
-    assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS) == 5
+    assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS) == 6
     small_mlp(torch.optim.SGD)()
 
 
@@ -72,7 +72,7 @@ def test_steps_for_a_gpu_train():
         ("mlp-adamw", 3),
         *(
             pytest.param(n, 50, marks=pytest.mark.sweep)
-            for n in ("mlp-adamw", "mlp-sgd", "policy", "conv", "transformer")
+            for n in ("mlp-adamw", "mlp-sgd", "policy", "recurrent", "conv", "transformer")
         ),
     ],
 )
