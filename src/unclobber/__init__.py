@@ -58,6 +58,8 @@ def __getattr__(name: str) -> Any:
         from .model import require_installed_torch
 
         require_installed_torch()
+        # First, for the reason in `session.__getattr__`.
+        import_module("torch")
     value = getattr(import_module(f"{__name__}.{home}"), inside)
     globals()[name] = value
     return value

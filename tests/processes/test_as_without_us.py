@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 WARM = True
 
@@ -38,6 +41,12 @@ ENDINGS = {
     "warnings": "from warnings import warn\nwarn('careful')\nwarn('old', DeprecationWarning)\nassert 0",
 }
 
+OVERWRITES = """import torch
+w = torch.ones(3, requires_grad=True)
+y = w.exp()
+y += 1
+y.sum().backward()
+"""
 
 AT_EXIT = """
     import atexit
@@ -96,6 +105,69 @@ class TestSurroundings:
         """Annotations are evaluated as the program's own text says."""
         shell.write("notes.py", "def f(x: 1 + 1): pass\nprint(f.__annotations__)")
         assert same("notes.py").stdout == "{'x': 2}\n"
+
+    def test_what_torch_reads_when_it_is_imported(self, shell, same):
+        """What the program sets in its environment before it imports torch holds."""
+        shell.warm = False
+        shell.write(
+            "sets.py",
+            """
+            import os, sys
+            print("torch" in sys.modules)
+            os.environ.update(OMP_NUM_THREADS="1", ATEN_CPU_CAPABILITY="default", PYTORCH_JIT="0")
+            import torch
+            print(torch.get_num_threads(), torch.backends.cpu.get_cpu_capability())
+            print(type(torch.jit.script(torch.nn.ReLU())).__name__, vars(torch.__loader__).keys())
+            """,
+        )
+        assert "False" in same("sets.py").stdout
+        assert "1 DEFAULT\nReLU " in same("sets.py").stdout
+
+    def test_a_program_without_torch(self, shell, same):
+        """Nothing imports torch for it, and its report is that of a clean run."""
+        shell.warm = False
+        shell.write("plain.py", "import atexit, sys\natexit.register(lambda: print('torch' in sys.modules))")
+        assert same("plain.py").stdout == "False\n"
+        result = json.loads(
+            shell.unclobber("run", "--format", "json", "plain.py").stdout.partition("False")[0]
+        )
+        assert (result["outcome"], result["torch"]) == ("clean", torch.__version__)
+
+    @pytest.mark.parametrize(
+        "before",
+        [
+            "import importlib.util; importlib.util.find_spec('torch')",
+            "import unclobber; unclobber.watch",
+            "from unclobber.session import Session",
+            "import multiprocessing; multiprocessing.get_context('fork').Process(target=int).start()",
+        ],
+    )
+    def test_a_program_that_uses_unclobber_before_torch(self, shell, before):
+        """It is watched from torch's import on, whatever came before."""
+        shell.warm = False
+        shell.write("late.py", f"{before}\n{OVERWRITES}")
+        result = shell.unclobber("run", "late.py")
+        assert (result.returncode, result.stderr.splitlines()[-1][:15]) == (1, "SUMMARY: UC101 ")
+
+    def test_torch_imported_in_a_thread(self, shell):
+        """What that thread does is watched, and the main thread runs on as it would."""
+        shell.warm = False
+        shell.write(
+            "thread.py",
+            f"import threading\ndef work():\n{textwrap.indent(OVERWRITES, '    ')}\n"
+            + """
+t = threading.Thread(target=work)
+t.start()
+t.join()
+import torch
+w = torch.ones(3, requires_grad=True)
+w.exp().sum().backward()
+print(w.grad)
+""",
+        )
+        result = shell.unclobber("run", "thread.py")
+        assert result.stdout == "tensor([2.7183, 2.7183, 2.7183])\n"
+        assert "InplaceError" in result.stderr
 
 
 class TestEndings:

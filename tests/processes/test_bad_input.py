@@ -127,20 +127,32 @@ def test_no_torch(inputs):
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    ("version", "parts"),
     [
-        ("__version__ = '2.5.1+cu121'", ["PyTorch 2.5.1+cu121 is too old", "Install torch 2.6 or a later"]),
-        ("__version__ = '1.13.0'", ["PyTorch 1.13.0 is too old"]),
-        ("import not_there", ["PyTorch can't be imported", "No module named 'not_there'"]),
-        ("raise OSError('libtorch.so: no such file')", ["PyTorch can't be imported", "libtorch.so"]),
+        ("2.5.1+cu121", ["PyTorch 2.5.1+cu121 is too old", "Install torch 2.6 or a later"]),
+        ("1.13.0", ["PyTorch 1.13.0 is too old"]),
     ],
 )
-def test_wrong_torch(inputs, text, parts):
-    """A torch that is too old, or broken."""
+@pytest.mark.parametrize("script", ["import torch\n", "try: import torch\nexcept Exception: pass\n"])
+def test_old_torch(inputs, version, parts, script):
+    """A torch that is too old is told once the program imports it, whatever the program catches."""
+    inputs.warm = False
+    inputs.write("torch.py", f"__version__ = {version!r}")
+    inputs.write("uses.py", script)
+    check(inputs.unclobber("run", "uses.py"), parts)
+
+
+@pytest.mark.parametrize("text", ["import not_there", "raise OSError('libtorch.so: no such file')"])
+def test_broken_torch(inputs, text):
+    """A torch that can't be imported raises in the program, which may go on without it."""
     inputs.warm = False
     inputs.write("torch.py", text)
-    check(inputs.unclobber("run", "marks.py"), parts)
-    assert not (inputs.directory / "ran").exists()
+    inputs.write("needs.py", "import torch\n")
+    inputs.write("may.py", "try: import torch\nexcept (ImportError, OSError): print('without')\n")
+    needs, may = (inputs.unclobber("run", name) for name in ("needs.py", "may.py"))
+    plain = inputs.python("needs.py")
+    assert (needs.returncode, needs.stdout, needs.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert (may.returncode, may.stdout, may.stderr) == (0, "without\n", "")
 
 
 def test_module_entry_and_command_agree(inputs):

@@ -363,7 +363,7 @@ def test_failures_of_their_own(shell, same):
 
 def test_an_interpreter_without_unclobber():
     """What a fresh interpreter is sent unpickles there as well, as nothing."""
-    settings = Settings("/nowhere", os.getpid(), "watch", False, 0.0, ("train.py",), True, b"")
+    settings = Settings("/nowhere", os.getpid(), ("train.py",), True, b"")
     code = f"import pickle; print(pickle.loads({pickle.dumps(_Message(settings))!r}))"
     plain = [sys.executable, "-S", "-E", "-c", code]
     done = subprocess.run(plain, capture_output=True, text=True, timeout=60, check=False, cwd="/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import Finding, Report, Suppressed
 from ..model.text import plural
@@ -12,6 +12,9 @@ from ..settings import Baseline, IgnoreComment, ProjectSettings, Suppression, sh
 from ._errors import ReportError
 from ._output import OutputFile
 from ._program import ProgramEnd
+
+if TYPE_CHECKING:
+    from ..session import Session
 
 
 class RunSuppression(NamedTuple):
@@ -23,6 +26,17 @@ class RunSuppression(NamedTuple):
 
     def suppression(self) -> Suppression:
         return Suppression(self.rules, baseline=self._known(), all_known=self.written is not None)
+
+    def session(self, program: tuple[str, ...]) -> Session:
+        """Return the session of a process of this run, which is not entered yet.
+
+        Args:
+            program: The words of the run's program.
+        """
+        from ..session import Session
+
+        # The report at the end has its findings, so they warn of nothing.
+        return Session.by_settings(self.rules, command=program, warn=False, suppression=self.suppression())
 
     def without_known(self, report: Report, stopped_by: Collection[Finding], *, failed: bool) -> Report:
         """Return one process's report with the findings of the baseline suppressed."""

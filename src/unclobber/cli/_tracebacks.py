@@ -52,8 +52,11 @@ def _stripped(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None:
         # `<frozen runpy>` and what it imports with, below unclobber's frames, were called by it; below the
         # program's frames, by the program (test_as_without_us.py, test_a_failing_module).
-        frozen = traceback.tb_frame.f_code.co_filename.startswith("<frozen ")
-        if not _is_own(traceback.tb_frame) and not (own_so_far and frozen):
+        if _is_own(traceback.tb_frame):
+            # Above them it is what calls `TorchFinder` (test_bad_input.py, test_broken_torch).
+            while entries and _is_frozen(entries[-1]):
+                entries.pop()
+        elif not (own_so_far and _is_frozen(traceback)):
             own_so_far = False
             entries.append(traceback)
         traceback = traceback.tb_next
@@ -65,3 +68,7 @@ def _stripped(traceback: TracebackType | None) -> TracebackType | None:
 
 def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_OWN)
+
+
+def _is_frozen(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith("<frozen ")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
 
-from ..model import UnclobberError
+from ..model import UnclobberError, require_installed_torch
 from ..repair import with_candidates
 from ..settings import ProjectSettings
+from ._at_import import SessionAtImport
 from ._delivery import Delivery
 from ._errors import InternalError
 from ._options import of_a_program, reporting
@@ -19,7 +20,6 @@ from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_
 from ._suppression import RunSuppression
 from ._target import file_of_module, target_of
 from ._terminal import PROGRAM
-from ._torch import require_torch
 from ._verdict import complete
 from .ranks import Ranks
 
@@ -98,42 +98,33 @@ def command(
     delivery = Delivery(format_, output)
     target = target_of(words, as_module, "run")
     target.prepare()
-    settings = ProjectSettings.of(target.folder)
-    suppression = RunSuppression(settings.under(select=select, ignore=ignore), baseline, written)
-    require_torch()
-    from ..session import LoadedFiles, Session
+    settings = ProjectSettings.of(target.folder).under(select=select, ignore=ignore)
+    settings = settings.watching(guard=guard, strict=strict, fingerprint=fingerprint)
+    suppression = RunSuppression(settings, baseline, written)
+    program = ("-m", *words) if as_module else words
+    require_installed_torch()
     from .children._gather import Children
 
-    session = Session.by_settings(
-        settings,
-        guard=guard,
-        strict=strict,
-        fingerprint=fingerprint,
-        command=("-m", *words) if as_module else words,
-        # The report at the end has these findings, so they warn of nothing.
-        warn=False,
-        suppression=suppression.suppression(),
-    )
+    children = Children(suppression, program, text_on_stderr=delivery.on_stderr)
+    watched = SessionAtImport(suppression, program)
     script = file_of_module(words[0]) if as_module else os.path.abspath(words[0])
     process = os.getpid()
-    children = Children(session, suppression, text_on_stderr=delivery.on_stderr)
-    loaded = LoadedFiles()
-    started = time.monotonic()
+    started = monotonic()
     uncaught: list[Finding] = []
 
     def is_finding(error: BaseException) -> bool:
+        """Return whether the report explains an exception that ended the program."""
+        watched.check()
         if children.explain(error):
             return True
-        finding = session.finding_for(error)
+        finding = None if watched.session is None else watched.session.finding_for(error)
         if finding is not None and finding not in uncaught:
             uncaught.append(finding)
         return finding is not None
 
-    ranks = Ranks.join()
-
     def report_all(ending: ProgramEnd) -> int:
         """Make the report, merge children and ranks, deliver it, and return the exit code."""
-        report = session.report(script_failed=ending.failed)
+        report = watched.report(failed=ending.failed)
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
         report = children.gather(report, failed=ending.failed)
         report = suppression.without_known(report, uncaught, failed=ending.failed)
@@ -143,24 +134,25 @@ def command(
         if whole is not None and not ending.terminated:
             whole = with_candidates(whole, script)
         if whole is not None:
-            whole = suppression.finished(whole, loaded.of_program(), ending)
+            whole = suppression.finished(whole, watched.files_of_program(), ending)
             # Before the report, which ends in its summary.
-            if delivery.on_stderr and time.monotonic() - started >= _LONG:
+            if watched.session is not None and delivery.on_stderr and monotonic() - started >= _LONG:
                 write_to_stderr(_what_native_brings())
-            delivery.deliver(whole, guarded=session.policy == "guard", fallback_code=ending.exit_code)
+            delivery.deliver(whole, guarded=settings.guard, fallback_code=ending.exit_code)
         return report.exit_code
 
+    ranks = Ranks.join()
     if ranks is not None:
-        session.on_finding = ranks.records.record
+        watched.on_finding = ranks.records.record
         ranks.report_before_sigterm(report_all)
-    with session, children:
+    with watched, children:
         ending = run(
             target.run, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process
         )
+        watched.check()
         ending = wait_for_threads(ending)
         if os.getpid() == process:
             ending = wait_for_children(ending)
-    session.put_back()  # exit handlers of the program find torch as it was (test_as_without_us.py)
     code = ending.exit_code
     # A child forked by hand may reach this line, too: only its parent reports (test_as_without_us.py,
     # test_a_forked_child_that_returns).

@@ -1,15 +1,15 @@
-"""The program around a session: its settings, its loaded files, and the contexts that it is in."""
+"""The program around a session: its settings, and the contexts that it is in."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from functools import lru_cache
+from time import monotonic
 from traceback import walk_stack
 
 from ..settings import ProjectSettings
-from ..source import is_library, of_program, starts_program, user_frame
+from ..source import of_program, starts_program, user_frame
 
 
 def settings_here() -> ProjectSettings:
@@ -25,7 +25,7 @@ def settings_here() -> ProjectSettings:
     path = frame[0].co_filename if frame is not None else ""
     if not path.startswith(os.sep):
         path = os.path.abspath(path)  # before the cache, because the program may change its directory
-    of_file = _settings_of(path, int(time.monotonic()))
+    of_file = _settings_of(path, int(monotonic()))
     return ProjectSettings.of(os.getcwd()) if of_file is None else of_file
 
 
@@ -38,17 +38,3 @@ def _settings_of(path: str, second: int) -> ProjectSettings | None:
 
 def is_in_command() -> bool:  # which watches the program already
     return any(starts_program(frame.f_code) for frame, _ in walk_stack(sys._getframe(1)))
-
-
-class LoadedFiles:
-    """The modules that are loaded from now on, the program's ``__main__`` included."""
-
-    def __init__(self) -> None:
-        self._before = dict(sys.modules)
-
-    def of_program(self) -> set[str]:
-        # By identity, because the program's `__main__` takes the name of the command's own.
-        new = [module for name, module in list(sys.modules.items()) if self._before.get(name) is not module]
-        names = (getattr(module, "__file__", None) for module in new)
-        paths = {os.path.abspath(name) for name in names if isinstance(name, str)}
-        return {path for path in paths if not is_library(path)}

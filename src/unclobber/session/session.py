@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -39,7 +41,7 @@ from ..observe.hooks.installation import installation
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
 from ..settings import ProjectSettings, Suppression
-from ..source import counted_as_program, is_own
+from ..source import counted_as_program, is_library, is_own
 from ..torch_internals import compat, versions
 from ..torch_internals.engine import engine
 from ._unseen import Unseen
@@ -150,12 +152,11 @@ class Session(SeenConflicts):
         """
         if not isinstance(settings, ProjectSettings):
             settings = settings_here() if settings is None else ProjectSettings.of(settings)
-        guard = settings.guard if guard is None else guard
+        chosen = settings.watching(guard=guard, strict=strict, fingerprint=fingerprint)
         return cls(
-            "guard" if guard else "watch",
-            # Of both in the settings, guard precedes: it repairs what strict would stop at.
-            strict=not guard and (settings.strict if strict is None else strict),
-            fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
+            "guard" if chosen.guard else "watch",
+            strict=chosen.strict,
+            fingerprint=chosen.fingerprint,
             suppression=suppression or Suppression(settings),
             **options,
         )
@@ -205,7 +206,8 @@ class Session(SeenConflicts):
             try:
                 if self._unseen is not None:
                     engine.unsubscribe(self._unseen)
-                if self._hooks is not None:
+                # In another thread they are on its stack: the program's first import of torch was there.
+                if self._hooks is not None and self._hooks in _saves.active():
                     self._hooks.leave()
             finally:
                 self.ledger.seal()
@@ -254,6 +256,15 @@ class Session(SeenConflicts):
     def put_back() -> None:
         """Put torch back as it was, unless a session is still entered or a tensor frozen."""
         installation.put_back()
+
+    @staticmethod
+    def files_since(before: Mapping[str, ModuleType]) -> set[str]:
+        """Return the program's files among the modules that were loaded since ``before``."""
+        # By identity, because the program's `__main__` takes the name of the command's own.
+        new = [module for name, module in list(sys.modules.items()) if before.get(name) is not module]
+        names = (getattr(module, "__file__", None) for module in new)
+        paths = {os.path.abspath(name) for name in names if isinstance(name, str)}
+        return {path for path in paths if not is_library(path)}
 
     def leave_unwatched(self) -> None:
         """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""

@@ -95,6 +95,19 @@ class ProjectSettings:
             kept = tuple(code for code in kept if not covers(ignore, code))
         return replace(self, select=kept, ignore=(*self.ignore, *ignore))
 
+    def watching(
+        self, *, guard: bool | None, strict: bool | None, fingerprint: float | None
+    ) -> ProjectSettings:
+        """Return these settings, overridden by what a session is given; None leaves them as they are."""
+        guard = self.guard if guard is None else guard
+        return replace(
+            self,
+            guard=guard,
+            # Of both in the settings, guard precedes: it repairs what strict would stop at.
+            strict=not guard and (self.strict if strict is None else strict),
+            fingerprint=self.fingerprint if fingerprint is None else fingerprint,
+        )
+
 
 @lru_cache(maxsize=64)
 def _upward(folder: str) -> tuple[str, ...]:  # cached, because each context needs them when it is entered

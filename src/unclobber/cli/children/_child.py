@@ -12,8 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...session import TorchFinder
 from ._settings import Settings, following
-from ._torch_import import when_torch_is_imported
 
 if TYPE_CHECKING:
     from ...session import Session
@@ -65,24 +65,13 @@ class Child:
         elif "torch" in sys.modules:
             self._watch()
         else:
-            when_torch_is_imported(self._watch)
+            TorchFinder(self._watch).install()
 
     def _watch(self) -> None:
         """Enter a new session with the settings of the program."""
         import pickle
 
-        from ...session import Session
-
-        settings = self._settings
-        session = Session(
-            "guard" if settings.policy == "guard" else "watch",
-            strict=settings.strict,
-            fingerprint=settings.fingerprint,
-            command=settings.command,
-            # The program's report has these findings, so they warn of nothing.
-            warn=False,
-            suppression=pickle.loads(settings.suppression).suppression(),
-        )
+        session = pickle.loads(self._settings.suppression).session(self._settings.command)
         session.__enter__()
         self._entered = True
         self._join(session)

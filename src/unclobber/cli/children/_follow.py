@@ -7,20 +7,18 @@ from __future__ import annotations
 import multiprocessing.process as processes
 import multiprocessing.spawn as spawning
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...session import TorchFinder
 from ._settings import Settings, following
-
-if TYPE_CHECKING:
-    from ...session import Session
 
 _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
 """Modules whose functions load data or keep objects in a child; such children are not watched."""
 
 
-def follow(settings: Settings, session: Session | None) -> None:
+def follow(settings: Settings) -> None:
     """Watch the children of this process from now on, and the children that those start."""
-    following.settings, following.session = settings, session
+    following.settings = settings
     if following.originals is None:
         process: Any = processes.BaseProcess
         following.originals = process._bootstrap, spawning.get_preparation_data
@@ -37,7 +35,7 @@ def unfollow() -> None:
 
 def follow_here(*settings: Any) -> None:
     # Called by an unpickled `_Message`; a forked child inherits the followed state.
-    follow(Settings(*settings), following.session)
+    follow(Settings(*settings))
 
 
 class _Message:
@@ -81,6 +79,7 @@ def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> int:
         return int(bootstrap(process, *args, **kwargs))
     if _does_no_training(process):
         session, following.session = following.session, None
+        TorchFinder.remove()
         if session is not None:  # a forked child inherits it
             _try(session.leave_unwatched)
         return int(bootstrap(process, *args, **kwargs))

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from ...model import ProcessEnd, Report
-from ...session import Session
 from .._merge import Part, merge, merge_key
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression
@@ -27,15 +26,16 @@ class Children:
     """The processes that this one starts, and all that those start.
 
     Args:
-        session: The session that is about to watch this process.
-        suppression: The suppression of the run.
+        suppression: The suppression of the run, with its settings.
+        program: The program's words.
         text_on_stderr: Whether the report is text among the program's messages on stderr.
     """
 
-    def __init__(self, session: Session, suppression: RunSuppression, *, text_on_stderr: bool) -> None:
+    def __init__(
+        self, suppression: RunSuppression, program: tuple[str, ...], *, text_on_stderr: bool
+    ) -> None:
         """Choose the run's directory and the settings for children; nothing is followed before the context
         is entered."""
-        self._session = session
         # A random part, because a process id alone may be taken again while an earlier run's child still
         # lives.
         name = f"unclobber-{os.getpid()}-{secrets.token_hex(4)}"
@@ -43,16 +43,13 @@ class Children:
         self._settings = Settings(
             folder=self._folder.path,
             root=os.getpid(),
-            policy=session.policy,
-            strict=session.strict,
-            fingerprint=session.fingerprint,
-            command=session.command,
+            command=program,
             text_on_stderr=text_on_stderr,
             suppression=pickle.dumps(suppression),
         )
 
     def __enter__(self) -> Children:
-        follow(self._settings, self._session)
+        follow(self._settings)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -69,6 +66,10 @@ class Children:
             child.pid == process and record.ending and record.ending.refused for child, record in children
         ):
             return True
+        if not children:
+            return False
+        from ...session import Session  # here, because it imports torch
+
         cause = Session.finding_of(error)
         reported = (merge_key(finding) for _, record in children for finding in record.findings)
         return cause is not None and merge_key(cause) in reported

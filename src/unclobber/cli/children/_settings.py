@@ -13,9 +13,6 @@ class Settings(NamedTuple):
 
     folder: str  # the run's directory; the first child with a record creates it
     root: int  # the id of the process that reports
-    policy: str
-    strict: bool
-    fingerprint: float
     command: tuple[str, ...]
     text_on_stderr: bool
     """Whether the report is text among the program's messages on stderr, so that a child's finding needs
