@@ -43,8 +43,8 @@ class SavedBytes:
                 self._drop(key)
 
         with self._lock:
-            self._refs.add(weakref.ref(saved, died))
             self._saves[key] = self._saves.get(key, 0) + 1
+            self._refs.add(weakref.ref(saved, died))
             if key not in self._paid:
                 self._pay(key, _line(saved), saved.alias.untyped_storage().nbytes())
 
@@ -60,11 +60,12 @@ class SavedBytes:
             self._peak = {each: count for each, count in self._now.items() if count}
 
     def _drop(self, key: int) -> None:
+        """Count a dead save no more. It has no line if the recursion limit ended the search for it."""
         self._saves[key] -= 1
         if not self._saves[key]:
             del self._saves[key]
-            line, size = self._paid.pop(key)
-            self._now[line] -= size
+            line, size = self._paid.pop(key, (("", 0), 0))
+            self._now[line] = self._now.get(line, 0) - size
             self._total -= size
 
 

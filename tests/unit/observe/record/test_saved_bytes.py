@@ -92,3 +92,21 @@ def test_nothing_is_kept_afterwards(times):
 
     found, _ = lines(step)
     assert found == {2: BYTES}
+
+
+def test_a_save_at_the_recursion_limit(monkeypatch):
+    """A save whose line could not be looked for is no line's, and dies without a word."""
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+
+    def step():
+        def depth(x):
+            try:
+                return depth(x.sin())
+            except RecursionError:
+                return x
+
+        depth(torch.ones(2, requires_grad=True)).sum().backward()
+
+    unclobber.audit(step)
+    assert [str(each.exc_value) for each in unraisable] == []
