@@ -123,6 +123,19 @@ class TestSurroundings:
         assert "False" in same("sets.py").stdout
         assert "1 DEFAULT\nReLU " in same("sets.py").stdout
 
+    def test_a_clock_of_the_program(self, shell, same):
+        """A clock that the program replaces, as tests do, is not read at its end."""
+        shell.write(
+            "clock.py",
+            """
+            import time, torch
+            def no_time(): raise RuntimeError("no time")
+            time.monotonic = time.time = time.perf_counter = time.time_ns = time.sleep = no_time
+            torch.ones(2, requires_grad=True).exp().sum().backward()
+            """,
+        )
+        same("clock.py")
+
     def test_a_program_without_torch(self, shell, same):
         """Nothing imports torch for it, and its report is that of a clean run."""
         shell.warm = False

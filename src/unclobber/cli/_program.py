@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from types import TracebackType
 from typing import NoReturn
 
@@ -94,9 +94,9 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
         atexit._run_exitfuncs()
         return ending
     try:
-        end = time.monotonic() + _AFTER_A_FAILURE
+        end = monotonic() + _AFTER_A_FAILURE
         for child in children:
-            child.join(max(0.0, end - time.monotonic()))
+            child.join(max(0.0, end - monotonic()))
     except KeyboardInterrupt as interrupt:
         return _interrupted(interrupt)
     return ending

@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic, sleep
 
 from ...model import Finding, RankEnd, Report
 from ...report import line_of
@@ -121,7 +121,7 @@ class Ranks:
 
     def _wait(self, seconds: float) -> None:
         """Wait until all other ranks have ended, for at most `seconds`."""
-        start = time.monotonic()
+        start = monotonic()
         while os.path.isdir(self.records.path):
             states = {self.records.state(rank) for rank in self._others()}
             if not states & {"absent", "running"}:
@@ -130,9 +130,9 @@ class Ranks:
             most = seconds if "running" in states else min(seconds, _AFTER_SUCCESS)
             if self._hurry.is_set():
                 most = min(most, _AFTER_SIGTERM)
-            if time.monotonic() - start >= most:
+            if monotonic() - start >= most:
                 return
-            time.sleep(_PAUSE)
+            sleep(_PAUSE)
 
     def _is_mine(self) -> bool:
         """Return whether this rank reports: it is the lowest one, or that one is gone and this one is the

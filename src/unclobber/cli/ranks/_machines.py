@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import pickle
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from ...model import Finding, Outcome, RankEnd, Report
@@ -67,10 +67,10 @@ class Machines:
 
     def _of_all(self, store: Any, own: Report, seconds: float) -> Report:
         """Wait for the other machines' reports, and merge them with this machine's."""
-        end = time.monotonic() + seconds
+        end = monotonic() + seconds
         reports = {0: own}
         for number in range(1, self.count):
-            if _arrives(store, self._key(number), max(0.0, end - time.monotonic())):
+            if _arrives(store, self._key(number), max(0.0, end - monotonic())):
                 # Whoever can write to the store can run code in torch.distributed's processes already.
                 reports[number] = pickle.loads(store.get(self._key(number)))
                 store.set(self._key("reported", number), b"")

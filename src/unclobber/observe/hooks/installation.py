@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
+from time import monotonic
 
 from ...torch_internals import compat
 from ...torch_internals.engine import engine
@@ -130,7 +130,7 @@ class Installation:
             self._clients.now = tuple(other for other in self._clients.now if other is not client)
             if not self._clients.now:
                 self._patches.deactivate()
-                self._dormant_since = time.monotonic()
+                self._dormant_since = monotonic()
             fallback.unlisten(client)
 
     def put_back(self) -> None:
@@ -140,7 +140,7 @@ class Installation:
 
     def _on_unwatched(self) -> None:  # if no context was left for a while
         # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
-        if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
+        if monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
             try:
                 self.put_back()
             finally:
