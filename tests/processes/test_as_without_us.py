@@ -123,6 +123,19 @@ class TestSurroundings:
         assert "False" in same("sets.py").stdout
         assert "1 DEFAULT\nReLU " in same("sets.py").stdout
 
+    def test_a_module_that_is_named_as_one_of_the_commands(self, shell, same):
+        """The program's own one is imported, also as a package, and for a module."""
+        shell.warm = False
+        shell.write("click/__init__.py", "from .inner import mouse")
+        shell.write("click/inner.py", "def mouse(): return 'own'")
+        shell.write("shadows.py", "import click\nprint(click.mouse())\n")
+        assert "own" in same("shadows.py").stdout
+        assert "own" in same("-m", "shadows").stdout
+        failing = shell.write("fails.py", f"import click\n{OVERWRITES}")
+        assert "SUMMARY: UC101 " in shell.unclobber("run", failing.name).stderr
+        (shell.directory / "click" / "__init__.py").unlink()
+        same("shadows.py")  # a folder alone is no package while there is one
+
     def test_a_clock_of_the_program(self, shell, same):
         """A clock that the program replaces, as tests do, is not read at its end."""
         shell.write(

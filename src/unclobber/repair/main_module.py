@@ -12,14 +12,27 @@ import runpy
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 from typing import Any
 
+_forgotten: dict[str, ModuleType] = {}  # packages of the command that the program has, too, by name
 
-def first_on_path(directory: str) -> None:  # in place of unclobber's
-    if not sys.flags.safe_path:
-        sys.path[0] = directory
+
+def first_on_path(directory: str) -> None:
+    """Put the program's folder first on the path, and forget packages of which it has its own.
+
+    A command has imported some, such as ``click``, and the program's `click.py` would never be looked for.
+    """
+    if sys.flags.safe_path:
+        return
+    sys.path[0] = directory
+    tops = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
+    for top in () if "torch" in sys.modules else tops - {"__main__", "__mp_main__", "unclobber"}:
+        spec = PathFinder.find_spec(top, [directory])
+        if spec is not None and spec.has_location:  # else a folder without modules, which packages precede
+            for name in [name for name in sys.modules if f"{name}.".startswith(f"{top}.")]:
+                _forgotten[name] = sys.modules.pop(name)
 
 
 def run_as_main(code: CodeType, *, file: str, loader: object, spec: ModuleSpec | None = None) -> None:
@@ -41,7 +54,10 @@ def run_as_main(code: CodeType, *, file: str, loader: object, spec: ModuleSpec |
     # already. It looks up a spawned child's results by this name (tests/processes/test_as_without_us.py).
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = module
-    exec(code, names)
+    try:
+        exec(code, names)
+    finally:
+        sys.modules.update(_forgotten)  # the report needs them
 
 
 def module_as_main(
