@@ -60,11 +60,10 @@ class SavedBytes:
             self._peak = {each: count for each, count in self._now.items() if count}
 
     def _drop(self, key: int) -> None:
-        """Count a dead save no more. It has no line if the recursion limit ended the search for it."""
         self._saves[key] -= 1
         if not self._saves[key]:
             del self._saves[key]
-            line, size = self._paid.pop(key, (("", 0), 0))
+            line, size = self._paid.pop(key, (("", 0), 0))  # none if the recursion limit ended `_line`
             self._now[line] = self._now.get(line, 0) - size
             self._total -= size
 
