@@ -49,6 +49,7 @@ STATE = {
     "lines by the number of a compiled graph, which torch gives once a process": {
         "observe.hooks.compiled._saves", "observe.hooks.compiled._backwards",
     },
+    "one a process, because `sys.modules` is": {"repair.main_module._forgotten"},
     "installed code that a running block examines": {"source.sites._examined"},
     "a cache": {
         "source.owners._settled", "static._index.unparsed",
