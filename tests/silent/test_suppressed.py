@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 import warnings
-from types import SimpleNamespace
 
 import pytest
 
@@ -144,7 +143,7 @@ def test_a_comment_that_can_not_be_read_suppresses_nothing(step, monkeypatch):
 def test_settings_that_change_while_it_runs(tmp_path, monkeypatch):
     """Files are looked for once a second, for a context may be entered in each step."""
     now = [100.0]
-    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(program, "monotonic", lambda: now[0])
     path = tmp_path / "train.py"
     path.write_text("from unclobber.session.program import settings_here\nask = lambda: settings_here()\n")
     ask = runpy.run_path(str(path))["ask"]
