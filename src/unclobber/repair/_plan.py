@@ -26,7 +26,7 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
     is_new = not is_unrecorded(finding, project)
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (is_new or not fixer.new)]
     best = next(filter(is_end, candidates(finding, project, sure)), None)
-    other = _of_write(finding, project, best, by_write=by_write) if is_new else None
+    other = _of_write(finding, project, best, by_write) if is_new else None
     both = [best] if best else []
     if other is not None and is_end(other):
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"
@@ -36,9 +36,7 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
     yield from (replace(each, title=f"{'or ' if nth else ''}{each.title}") for nth, each in enumerate(both))
 
 
-def _of_write(
-    finding: Finding, project: Project, best: Candidate | None, *, by_write: bool
-) -> Candidate | None:
+def _of_write(finding: Finding, project: Project, best: Candidate | None, by_write: bool) -> Candidate | None:
     """Return the doubtful edit of a write: its out-of-place form, or a copy that it goes to (``by_write``).
 
     If there is no ``best`` candidate, a form of a name alone counts as well, unless that may be a view of

@@ -104,11 +104,10 @@ def _fix(candidate: Candidate, project: Project, places: tuple[Site, ...]) -> Fi
     """Return the candidate as a fix, with its line of code if it is a single one."""
     edits = project.edits(candidate.texts)
     first, code = edits[0], None
-    line = line_of(first)
-    where = f"line {line}"
+    where = f"line {line_of(first)}"
     # The line alone would be one of the wrong file if the finding shows several.
     if {os.path.realpath(site.path) for site in places} != {os.path.realpath(first.path)}:
-        where = f"{shown_name(first.path)}:{line}"
+        where = f"{shown_name(first.path)}:{line_of(first)}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
     diff = project.diff(candidate.texts)

@@ -405,3 +405,30 @@ def test_a_folder_of_many_findings(tmp_path):
     checked = check_files(sorted(map(str, tmp_path.glob("*.py"))))
     report = with_candidates(Report("suspected", tuple(each for file in checked for each in file.findings)))
     assert [any(fix.edits for fix in finding.fixes) for finding in report.findings] == [True] * 12
+
+
+HALF = """\
+class Half(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v):
+        ctx.save_for_backward(v)
+        return v / 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+v = w * 1
+h = Half.apply(v)
+v -= h
+(v + h).sum().backward()
+"""
+
+
+def test_a_name_of_another_function(tmp_path):
+    """That a method has an argument of the same name says nothing of a variable of the script."""
+    path = tmp_path / "script.py"
+    path.write_text(HEAD + HALF)
+    (checked,) = check_files([str(path)])
+    assert candidate(Report("suspected", checked.findings), path).code == "v = v - h"

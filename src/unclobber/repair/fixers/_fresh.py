@@ -8,6 +8,7 @@ argument or a view.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
 from .._syntax import Comprehension, Function, Source, is_constant, is_name, root_name, walk
@@ -139,9 +140,8 @@ def is_container(source: Source, statement: ast.AST, place: ast.expr) -> bool:
 
 def may_be_part(source: Source, statement: ast.AST, code: str) -> bool:
     """Return whether a variable may share another one's memory: it is given, or bound to a name or a view."""
-    table, around = torch_table(), walk(source.function(statement) or source.tree)
-    views = table.returns_views | table.may_return_view
-    return any(isinstance(node, ast.arg) and node.arg == code for node in around) or any(
+    views = torch_table().returns_views | torch_table().may_return_view
+    return any(isinstance(node, ast.arg) and node.arg == code for node in _scope(source, statement)) or any(
         isinstance(value, ast.Name | ast.Subscript | ast.Attribute)
         or (isinstance(value, ast.Call) and last_name(value.func) in views)
         for value in _values_of(source, statement, code)
@@ -149,5 +149,10 @@ def may_be_part(source: Source, statement: ast.AST, code: str) -> bool:
 
 
 def _values_of(source: Source, statement: ast.AST, name: str) -> list[ast.expr | None]:
-    named = (node for node in walk(source.function(statement) or source.tree) if is_name(node, name))
-    return [bound[1] for node in named if (bound := binding_at(source, node)) is not None]
+    scope = _scope(source, statement)
+    return [bound[1] for node in scope if is_name(node, name) and (bound := binding_at(source, node))]
+
+
+def _scope(source: Source, statement: ast.AST) -> Iterator[ast.AST]:  # without the functions in it
+    own = source.function(statement)
+    return (node for node in walk(own or source.tree) if source.function(node) is own)
