@@ -116,9 +116,10 @@ def _is_view(pattern: str) -> bool:
 @transfers("torch", "checkpoint")
 def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a checkpoint: it saves its inputs only, and the first argument is a function."""
-    result = unknown_result(run, state, call.values[1:], strong=True)
-    grad = Grad.NO if state.mode else max((value.grad for value in call.values[1:]), default=Grad.NO)
-    return saving(run, state, call.node, call.name, ((v, "input") for v in call.values[1:]), result, grad)
+    values = call.values[1:]
+    result = unknown_result(run, state, values, strong=True)
+    grad = Grad.NO if state.mode else max((value.grad for value in values), default=Grad.NO)
+    return saving(run, state, call.node, call.name, ((v, "input") for v in values), result, grad)
 
 
 @transfers("torch", "autograd.grad")
