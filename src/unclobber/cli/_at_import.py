@@ -37,10 +37,7 @@ class SessionAtImport:
         self._fault: Exception | None = None  # the reason why no session could begin
 
     def __enter__(self) -> SessionAtImport:
-        if "torch" in sys.modules:
-            self._begin()
-        else:
-            TorchFinder(self._begin).install()
+        TorchFinder(self._begin).install()
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from .freezing import freeze, frozen
     from .session import Session
 
-__all__ = [
-    "Session", "TorchFinder", "Watching", "audit", "freeze", "frozen", "guard", "watch",
-]  # fmt: skip
+__all__ = ["Session", "TorchFinder", "Watching", "audit", "freeze", "frozen", "guard", "watch"]
 
 _HOME = {
     "Session": "session",
     "TorchFinder": "at_import",
-    "freeze": "freezing",
-    "frozen": "freezing",
+    **dict.fromkeys(("freeze", "frozen"), "freezing"),
     **dict.fromkeys(("Watching", "audit", "guard", "watch"), "contexts"),
 }
 

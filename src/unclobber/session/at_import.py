@@ -16,6 +16,7 @@ class TorchFinder:
 
     Args:
         then: Called once torch has been imported, before the statement that imports it goes on.
+            If it was imported before, `install` calls it.
     """
 
     def __init__(self, then: Callable[[], None]) -> None:
@@ -23,7 +24,10 @@ class TorchFinder:
 
     def install(self) -> None:
         self.remove()  # a forked child inherits its parent's finder, which would call the parent's function
-        sys.meta_path.insert(0, self)
+        if "torch" in sys.modules:
+            self._then()
+        else:
+            sys.meta_path.insert(0, self)
 
     @staticmethod
     def remove() -> None:

@@ -62,8 +62,6 @@ class Child:
         if inherited is not None:
             inherited.reset_in_child()
             self._join(inherited)
-        elif "torch" in sys.modules:
-            self._watch()
         else:
             TorchFinder(self._watch).install()
 
