@@ -176,7 +176,7 @@ class TestSurroundings:
         assert (result.returncode, result.stderr.splitlines()[-1][:15]) == (1, "SUMMARY: UC101 ")
 
     def test_torch_imported_in_a_thread(self, shell):
-        """What that thread does is watched, and the main thread runs on as it would."""
+        """What that thread does is watched, and so are the main thread and those that it starts later."""
         shell.warm = False
         shell.write(
             "thread.py",
@@ -194,6 +194,19 @@ print(w.grad)
         result = shell.unclobber("run", "thread.py")
         assert result.stdout == "tensor([2.7183, 2.7183, 2.7183])\n"
         assert "InplaceError" in result.stderr
+        imports = """import threading
+def load():
+    import torch
+t = threading.Thread(target=load)
+t.start()
+t.join()
+"""
+        shell.write("main.py", f"{imports}{OVERWRITES}")
+        later = f"def work():\n{textwrap.indent(OVERWRITES, '    ')}\nthreading.Thread(target=work).start()\n"
+        shell.write("later.py", f"{imports}{later}")
+        for name in ("main.py", "later.py"):
+            summary = shell.unclobber("run", name).stderr.splitlines()[-1]
+            assert summary.startswith(f"SUMMARY: UC101 saved-overwritten {name}:"), summary
 
 
 class TestEndings:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SessionAtImport:
-    """Context that enters a session in the thread in which the program imports torch; without torch, none.
+    """Context that enters a session when the program imports torch; without torch, none.
 
     torch reads variables of the environment in its import, and the program may set them before
     (test_as_without_us.py, test_what_torch_reads_when_it_is_imported).
@@ -47,7 +47,7 @@ class SessionAtImport:
             # Exit handlers of the program find torch as it was (test_as_without_us.py).
             self.session.put_back()
 
-    def _begin(self) -> None:
+    def _begin(self) -> Session:
         """Enter the session, and keep an error, because the program may catch it."""
         try:
             require_torch()
@@ -58,6 +58,7 @@ class SessionAtImport:
             raise
         self.session = following.session = session
         session.on_finding = self.on_finding
+        return session
 
     def check(self) -> None:
         """Raise the error that kept a session from beginning, if one did."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
+    from .session import Session
+
 
 class TorchFinder:
     """A finder that stays first on `sys.meta_path` until the program has imported torch.
 
     Args:
-        then: Called once torch has been imported, before the statement that imports it goes on.
+        then: Enters a session once torch has been imported, before the statement that imports it goes on.
             If it was imported before, `install` calls it.
     """
 
-    def __init__(self, then: Callable[[], None]) -> None:
+    def __init__(self, then: Callable[[], Session]) -> None:
         self._then = then
 
     def install(self) -> None:
@@ -44,11 +47,14 @@ class TorchFinder:
             run = loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
+                """Run torch's own code, then begin."""
                 del loader.exec_module
                 run(module)
                 # Not before: the program may look for torch's spec alone, or retry an import that failed.
                 self.remove()
-                self._then()
+                session = self._then()
+                if threading.current_thread() is not threading.main_thread():
+                    session.observe_main_thread()
 
             loader.exec_module = exec_module
         return spec

@@ -41,9 +41,7 @@ class Watching(ContextDecorator):
         entered = not (Watching.proving and session.policy == "watch")
         if entered:
             session.__enter__()
-        if not hasattr(self._entered, "sessions"):
-            self._entered.sessions = []
-        self._entered.sessions.append(session if entered else None)
+        vars(self._entered).setdefault("sessions", []).append(session if entered else None)
         self._last = session
         return self
 

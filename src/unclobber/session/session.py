@@ -29,7 +29,6 @@ from ..model import (
     Report,
     Save,
     Suppressed,
-    SuppressedBy,
     Totals,
     UnclobberError,
     internal_error_in,
@@ -59,12 +58,8 @@ Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
 
 _FINDING_ATTRIBUTE = "_unclobber_finding"  # attribute of a torch exception that carries its finding
-
 _MOST_FINDINGS = 1000  # distinct findings that one session keeps; more are counted only
-
-
 _MOST_TENSORS = 20  # tensors that are described as spoilt by the writes of one finding; more are counted only
-
 _MOST_AHEAD = 20  # findings that are reported besides the one for which backward is refused
 
 
@@ -190,14 +185,11 @@ class Session(SeenConflicts):
 
     def _refuse_or_warn(self) -> None:
         """Warn of the mechanisms that don't work on this torch; UnclobberError if guard can't go without."""
-        for said in installation.slower():
-            if self.warn:
-                _warn_once(said)
-        for mechanism in installation.off():
-            if self.policy == "guard" and mechanism.ends_guard:
-                raise UnclobberError(mechanism.sentence)
-            if self.warn:
-                _warn_once(mechanism.sentence)
+        ends = next((mechanism for mechanism in installation.off() if mechanism.ends_guard), None)
+        if self.policy == "guard" and ends is not None:
+            raise UnclobberError(ends.sentence)
+        for said in _slower_or_off() if self.warn else ():
+            _warn_once(said)
 
     def __exit__(self, *error: object) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
@@ -206,7 +198,7 @@ class Session(SeenConflicts):
             try:
                 if self._unseen is not None:
                     engine.unsubscribe(self._unseen)
-                # In another thread they are on its stack: the program's first import of torch was there.
+                # Still in a thread that imported torch for the program, if this one had no turn since.
                 if self._hooks is not None and self._hooks in _saves.active():
                     self._hooks.leave()
             finally:
@@ -233,9 +225,18 @@ class Session(SeenConflicts):
         self.ledger.replay = None
         self._started_at = time.time_ns()
 
-    @property
-    def mode(self) -> str:
-        return "strict" if self.strict else self.policy
+    def observe_main_thread(self) -> None:
+        """Observe the main thread, too, before its next instruction; it leaves the session then."""
+        import ctypes  # for `Py_AddPendingCall` of Python's C API
+
+        def observe(_: object) -> int:
+            if self.active and self._hooks is not None:
+                self._hooks = self._hooks.for_another_thread()
+                self._hooks.enter()
+            return 0
+
+        self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(observe)
+        ctypes.pythonapi.Py_AddPendingCall(self._call, None)
 
     @staticmethod
     def depth() -> int:
@@ -330,12 +331,10 @@ class Session(SeenConflicts):
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
         occurrence = Occurrence.of_unpack(state, self, repaired=False, again=True)
         finding = self.keep(occurrence)
-        if finding is None:
-            raise AssertionError("a story with a refusal is a finding, or tells of its fault")
-        nothing: tuple[Finding, ...] = ()
+        assert finding is not None, "a story with a refusal is a finding, or tells of its fault"
         # An internal error costs this list alone: test_a_fault_costs_the_list_alone.
         what = "what else backward would refuse could not be told"
-        others = self._guarded_call(what, lambda: self._refused_too(state), nothing)
+        others = self._guarded_call(what, lambda: self._refused_too(state), tuple[Finding, ...]())
         position = or_default(lambda: self._seen.get(occurrence.key()), None)
         return error_of(finding if position is None else self._with_tensors(finding, position), others)
 
@@ -525,12 +524,10 @@ class Session(SeenConflicts):
         """Return (reported, suppressed) findings so far, each with its number of occurrences."""
         reported: list[Finding] = []
         suppressed: list[Suppressed] = []
-        nothing: SuppressedBy | None = None
         with self._lock:
             for index, finding in enumerate(self.findings):
-                by = nothing
-                if id(finding) not in self._raised:
-                    by = self._suppressed(functools.partial(Suppression.by, finding=finding), nothing)
+                look = functools.partial(Suppression.by, finding=finding)
+                by = None if id(finding) in self._raised else self._suppressed(look, None)
                 finding = self._with_tensors(finding, index)
                 if index in self._times:
                     finding = replace(finding, times=1 + self._times[index])
@@ -546,14 +543,12 @@ class Session(SeenConflicts):
         saved_bytes = self.ledger.saved_bytes
         by_line: Mapping[tuple[str, int], int] = {}
         if saved_bytes is not None:
-            by_line = self._guarded_call(
-                "what each line keeps could not be told", saved_bytes.at_peak, by_line
-            )
-        nothing: tuple[str, ...] = ()
+            what = "what each line keeps could not be told"
+            by_line = self._guarded_call(what, saved_bytes.at_peak, by_line)
         said = self._guarded_call(
             "what could not be seen could not be told",
             lambda: notices(self._started_at, self.ledger.replay),
-            nothing,
+            tuple[str, ...](),
         )
         totals = Totals(
             saves=self.ledger.save_count - saves,
@@ -571,7 +566,7 @@ class Session(SeenConflicts):
             torch_version=str(torch.__version__),
             command=self.command,
             exit_code=exit_code,
-            notices=(*_of_this_torch(), *said, *self._internal_errors),
+            notices=(*filter(None, [versions.untried()]), *_slower_or_off(), *said, *self._internal_errors),
             bytes_by_line=by_line,
         )
         return report.judged(failed=script_failed)
@@ -582,10 +577,8 @@ def _named(save: Save) -> Any:
     return save.name, save.expression, str(save.shape), site and (site.path, site.line, site.column)
 
 
-def _of_this_torch() -> tuple[str, ...]:
-    untried = versions.untried()
-    said = installation.slower() if untried is None else [untried, *installation.slower()]
-    return (*said, *(mechanism.sentence for mechanism in installation.off()))
+def _slower_or_off() -> tuple[str, ...]:
+    return (*installation.slower(), *(mechanism.sentence for mechanism in installation.off()))
 
 
 @functools.cache

@@ -65,14 +65,15 @@ class Child:
         else:
             TorchFinder(self._watch).install()
 
-    def _watch(self) -> None:
+    def _watch(self) -> Session:
         """Enter a new session with the settings of the program."""
         import pickle
 
-        session = pickle.loads(self._settings.suppression).session(self._settings.command)
+        session: Session = pickle.loads(self._settings.suppression).session(self._settings.command)
         session.__enter__()
         self._entered = True
         self._join(session)
+        return session
 
     def _join(self, session: Session) -> None:
         """Record the session's findings in the run's directory, and its report at the end."""
