@@ -245,6 +245,13 @@ HELPED = [
            "score = net(fake).sum()\nreal.backward()\nopt.step()\nscore.backward()\n",
            {Help.STEP_LATER: "opt.step()\n => ;; score.backward() => score.backward(inputs=list(make.parameters()))\nopt.step()"}),
     Helped("a step too early, and the forward again", NET + GAN, {Help.STEP_LATER: "# here => score = net(x)"}),
+    Helped("a result that the other network's loss reads",
+           NET + "make = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))\nopt_make = torch.optim.SGD(make.parameters(), 0.1)\n"
+           "fake = make(torch.linspace(0, 1, 8).view(2, 4))\nnet(fake).sum().backward(retain_graph=True)\n"
+           "opt_make.step()\nopt_make.zero_grad()\nnet(fake).square().sum().backward()\n",
+           {Help.CUT_WEIGHTS: "net(fake).square() => net(fake.detach()).square()",
+            Help.STEP_LATER: "opt_make.step()\nopt_make.zero_grad()\n => opt_make.zero_grad()\n ;; "
+            ".square().sum().backward()\n => .square().sum().backward()\nopt_make.step()\n"}),
     Helped("a closure that a step calls", "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\nx = torch.linspace(0, 1, 8).view(2, 4)\n"
            "opt = torch.optim.LBFGS(net.parameters(), max_iter=3)\ndef train():\n    size = net(x).square().sum()\n"
            "    def closure():\n        opt.zero_grad()\n        loss = (net(x) - 1).square().sum() + size\n"

@@ -10,6 +10,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Literal
 
+import torch
+
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
 from ..observe.record import Ledger, ProgramPoint, SavedTensor, SaveState, open_memory
@@ -120,6 +122,7 @@ def _evidence(
         unchecked=saved.unchecked,
         changed=state.changed,
         carried=_is_carried(saved, node),
+        feeds_others=_feeds_others(saved, ledger, node),
         changed_too=_changed_too(saved, ledger) if state.refused and (unread or not state.changed) else (),
         value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
@@ -156,6 +159,18 @@ def _is_carried(saved: SavedTensor, node: Any) -> bool:
         and any(key(kept.alias) == weight for _, kept in reads.kept_by(other))
     )
     return node in compat.graph.nodes_below(since)
+
+
+def _feeds_others(saved: SavedTensor, ledger: Ledger, node: Any) -> bool:
+    """Return whether an optimizer wrote last, and backward computes gradients of leaves that it doesn't have,
+    and that ``node``'s operation comes before: a discriminator's, which reads what a generator has made."""
+    actors = [event.actor() for event, _ in ledger.history(saved) if event.actor is not None]
+    if node is None or not actors or not isinstance(actors[-1], torch.optim.Optimizer):
+        return False
+    own = [id(parameter) for group in actors[-1].param_groups for parameter in group["params"]]
+    below = set(compat.graph.nodes_below([node]))
+    after = [other for other in reads.visited() if other not in below and hasattr(other, "variable")]
+    return any(id(leaf.variable) not in own for leaf in after)
 
 
 def _has_changed_past_torch(saved: SavedTensor, ledger: Ledger) -> bool:

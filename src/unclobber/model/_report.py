@@ -13,7 +13,6 @@ from .text import plural, size
 Outcome = Literal["refused", "silent", "clean", "script-error", "suspected"]
 """``suspected``: nothing was run, and the sources have findings."""
 
-
 SuppressedBy = Literal["comment", "settings", "baseline"]
 """``comment``: ``# unclobber: ignore`` on the line of the write; ``settings``: ``select``, ``ignore`` or
 ``per-file-ignores``, of pyproject.toml or the command line; ``baseline``: a file of known findings."""

@@ -42,10 +42,8 @@ def internal_error_in(what: str, error: Exception) -> str:
 
 def _place(trace: TracebackType | None) -> str:
     """Return `` (source/sites.py:214)``: the innermost line of unclobber's. Empty if there is none."""
-    place = ""
-    while trace is not None:
-        path = trace.tb_frame.f_code.co_filename
-        if path.startswith(_HERE):
-            place = f" ({path.removeprefix(_HERE).replace(os.sep, '/')}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return place
+    from traceback import walk_tb  # slow to import
+
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)]
+    own = [(path.removeprefix(_HERE), line) for path, line in frames if path.startswith(_HERE)]
+    return f" ({own[-1][0].replace(os.sep, '/')}:{own[-1][1]})" if own else ""

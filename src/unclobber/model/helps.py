@@ -32,6 +32,10 @@ class Help(Enum):
         "their gradients, or run the forward again after the step (its gradients are then those of the new "
         "weights)"
     )
+    CUT_WEIGHTS = (
+        "or, if this backward is to give no gradient to these weights nor to what comes before them (as a "
+        "discriminator's to its generator), `.detach()` what their network returned where this loss reads it"
+    )
     IN_CLOSURE = "compute in the closure what its loss needs: `{step}` changes the weights between its calls"
     WEIGHT_LATER = (
         "write to `{name}` after the backward that still needs its old values, if nothing reads the new ones "

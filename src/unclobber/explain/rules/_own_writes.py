@@ -58,7 +58,10 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         closure, needed = re.search(r"\((\w+)\)$", last.optimizer), evidence.need and evidence.need.site
         if closure and needed and needed.function.rpartition(".")[2] == closure[1]:
             return (Help.IN_CLOSURE.fix(step=last.optimizer),)
-        return ((Help.CARRIED if evidence.carried else Help.STEP_LATER).fix(step=last.optimizer),)
+        if evidence.carried:
+            return (Help.CARRIED.fix(step=last.optimizer),)
+        ways = (Help.STEP_LATER.fix(step=last.optimizer), Help.CUT_WEIGHTS.fix())
+        return ways if evidence.feeds_others else ways[:1]
     return ()
 
 
