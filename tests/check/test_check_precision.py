@@ -882,6 +882,84 @@ def test_a_loss_that_was_differentiated_is_returned(result, count, early):
     assert found_in(body.format(early=early, result="loss") + caller) == []
 
 
+@pytest.mark.parametrize(("last", "count"), [("[-1]", 0), ("[0]", 1)])
+def test_the_last_item_of_a_list(last, count):
+    """It is what was appended last (`CFair.py` of Learning-fair-representations-for-accuracy-parity)."""
+    body = """
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(net.parameters())
+    losses = []
+    for step in range(8):
+        losses.append(net(torch.randn(5, 4)).pow(2).mean())
+        loss = losses{}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    assert len(found_in(body.format(last))) == count
+
+
+@pytest.mark.parametrize(("second", "count"), [("nn.LeakyReLU(inplace=True)", 0), ("nn.ReLU()", 1)])
+def test_a_list_that_gets_one_of_two_modules(second, count):
+    """They never follow one another (`models.py` of Naturalistic-Adversarial-Patch)."""
+    body = """
+    class Block(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Conv2d(2, 2, 3)])
+            if name == "relu":
+                self.layers.append(nn.ReLU())
+            else:
+                self.layers.append({second})
+            self.layers.append(nn.{last}(inplace=True))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    """
+    assert found_in(body.format(second=second, last="Hardtanh").replace("self.layers.append(nn.H", "#")) == []
+    assert len(found_in(body.format(second=second, last="Dropout"))) == count
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("wanted", 0), ("True", 1)])
+def test_a_parameter_whose_gradient_an_argument_decides(wanted, count):
+    """There may be no graph to be freed (`toy_exp.py` of hyperbolic-fully-connected)."""
+    body = """
+    def train(scale, wanted=False):
+        k = nn.Parameter(torch.tensor(scale), requires_grad={})
+        root = k.sqrt()
+        net = nn.Linear(3, 1)
+        for step in range(3):
+            (net(torch.randn(2, 3)) * root).sum().backward()
+    """
+    assert len(found_in(body.format(wanted))) == count
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("False", 0), ("True", 1)])
+def test_an_item_of_a_dictionary_that_is_frozen_in_place(wanted, count):
+    """A dictionary's item is the tensor itself."""
+    body = """
+    batch = {{}}
+    batch["x"] = torch.rand(3, 3, requires_grad=True)
+    batch["x"].requires_grad_({})
+    batch["x"][:, 0] = batch["x"][:, 0] / batch["x"][:, 0].abs().max()
+    nn.Linear(3, 1)(batch["x"]).sum().backward()
+    """
+    assert bool(found_in(body.format(wanted))) == bool(count)
+
+
+@pytest.mark.parametrize(("first", "count"), [("parts[0] * 2", 0), ("parts[1]", 1)])
+def test_a_list_of_views_with_another_item(first, count):
+    """An item that was set anew is none of those that one call returned."""
+    body = """
+    w = nn.Parameter(torch.rand(4, 4))
+    parts = list((w * 2).chunk(2))
+    parts[0] = {}
+    parts[0] += 1
+    """
+    assert len(found_in(body.format(first))) == count
+
+
 @pytest.mark.parametrize(("end", "count"), [("losses.clear()", 0), ("pass", 1)])
 def test_a_list_that_is_cleared(end, count):
     """The next losses are those of the stepped weights."""

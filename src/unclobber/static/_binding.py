@@ -151,8 +151,7 @@ def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowStat
     if not isinstance(target.slice, ast.Slice):
         run.evaluate(target.slice, state)
     if base.may_be_tensor and not is_text(target.slice):
-        if isinstance(target.value, ast.Attribute) and target.value.attr == "data":
-            data_written(run, target.value, target, state)
+        data_written(run, target.value, target, state)
         part = base._replace(leaf=min(base.leaf, Leaf.VIEW))
         whole = target if run.statement is None else run.statement
         written = write(run, state, WriteEffect(part, target, whole, "[...] =", value))
@@ -239,4 +238,5 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
     if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
         return sequence(tuple(join(item, value) for item in base.items), base.data)
     # What stood there before may be gone (`S2Decoder` of Two-stage-VAE-pytorch).
-    return sequence((join(shared(base.items) or value, value)._replace(uses=value.uses),), "list")
+    old = shared(base.items) or value
+    return sequence((join(old, value)._replace(uses=value.uses, origin=old.origin and value.origin),), "list")

@@ -280,7 +280,8 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
     if isinstance(index, ast.Slice):
         return base
     at: object = or_default(partial(ast.literal_eval, index), None)
-    if base.data == "tuple" and isinstance(at, int) and -len(base.items) <= at < len(base.items):
+    is_known = base.data == "tuple" or (base.data == "list" and at == -1)  # what was appended last
+    if is_known and isinstance(at, int) and -len(base.items) <= at < len(base.items):
         return base.items[at]
     if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
         return base.items[base.data.index(at if at in base.data else None)]

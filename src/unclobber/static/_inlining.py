@@ -100,13 +100,9 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
 
 
 def inline(
-    run: FileRun,
-    function: FunctionNode,
-    state: FlowState,
-    values: Sequence[Value] | None,
-    keywords: dict[str, Value],
-    owner: Value | None = None,
-) -> Value:
+    run: FileRun, function: FunctionNode, state: FlowState, values: Sequence[Value] | None,
+    keywords: dict[str, Value], owner: Value | None = None,
+) -> Value:  # fmt: skip
     """Interpret a function with these arguments, or with unknown ones for None; its result may be unknown."""
     # A block may hold another of its class (`HourglassBlock` of image-relighting).
     is_part = owner is not None and owner.made is not None

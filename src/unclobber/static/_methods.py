@@ -11,7 +11,7 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall, transfer_functions, transfers
 from ._calls import call_value
 from ._engine import FileRun
-from ._index import FUNCTION, is_a, method_of, unparsed
+from ._index import FUNCTION, is_a, is_text, method_of, unparsed
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
@@ -287,7 +287,8 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if wanted == Constant(False):
         run.frozen |= receiver.owners | receiver.leaf_names
         made = receiver._replace(grad=Grad.NO, leaf=Leaf.NO)
-    if not isinstance(call.holder, ast.Subscript):  # a view is made again by each reading of the part
+    # A view is made again by each reading of the part, a dictionary's item is not.
+    if not isinstance(call.holder, ast.Subscript) or is_text(call.holder.slice):
         bind(run, call.holder, made, state)
     return made
 
@@ -339,8 +340,7 @@ def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     holder = call.holder
     written = write(run, state, WriteEffect(call.receiver, holder, call.node, call.name, source, method=True))
     written = written._replace(kind="tensor", sure=True, places=written.places or run.new_place())
-    if call.receiver.data == "data" or (isinstance(holder, ast.Attribute) and holder.attr == "data"):
-        data_written(run, holder, call.node, state)
+    data_written(run, holder, call.node, state)
     result = operation(
         run, state, call.name[:-1], [written, *call.values], call.node, keywords=call.keywords,
         operands=[holder, *call.nodes], in_place=True,

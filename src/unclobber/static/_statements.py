@@ -74,8 +74,7 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     target, operator = node.target, OPERATORS[type(node.op)]
     is_part = isinstance(target, ast.Subscript)
     holder = target.value if isinstance(target, ast.Subscript) else target
-    if isinstance(holder, ast.Attribute) and holder.attr == "data":
-        data_written(run, holder, node, state)
+    data_written(run, holder, node, state)
     part = current._replace(leaf=min(current.leaf, Leaf.VIEW)) if is_part else current
     written = write(run, state, WriteEffect(part, target, node, f"{operator.symbol}=", value))
     result = operation(

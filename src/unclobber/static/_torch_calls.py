@@ -13,7 +13,7 @@ from ._index import mode_of
 from ._modules import PASSES, make_module
 from ._operations import operation, unknown_result
 from ._state import FlowState
-from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value, sequence
+from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value, constant, sequence
 from ._writes import WriteEffect, backward, saving, write
 
 _PREFIXES = ("linalg.", "special.", "fft.")
@@ -39,10 +39,10 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("torch", "Parameter Variable")
 def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a tensor without a history: since torch 0.4 ``Variable(x)`` has none, either."""
-    wanted = call.keywords.get("requires_grad", PLAIN).data
-    is_leaf = wanted == Constant(True) if call.name == "Variable" else wanted != Constant(False)
-    grad, leaf = (Grad.YES, Leaf.LEAF) if is_leaf else (Grad.NO, Leaf.NO)
-    return run.tensor(grad, leaf=leaf, made=run.span(call.node))
+    wanted = call.keywords.get("requires_grad", constant(call.name == "Parameter")).data
+    # An option may decide (`Lorentz` of hyperbolic-fully-connected).
+    grad = {Constant(True): Grad.YES, Constant(False): Grad.NO}.get(wanted, Grad.MAYBE)
+    return run.tensor(grad, leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
 
 
 def optimizer(call: FollowedCall, *, is_unseen: bool) -> Value:

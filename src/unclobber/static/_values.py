@@ -241,9 +241,12 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
-            others = [part for part in b.data.parts if part not in a.data.parts]  # each branch may append
-            data = a.data._replace(parts=(*a.data.parts, *others)) if a.data.kind == "ModuleList" else a.data
-            return a._replace(owners=_owners(a, b), data=data)
+            parts = a.data.parts
+            if a.data.kind == "ModuleList" and len(parts) == len(b.data.parts):  # one of two at each place
+                parts = tuple(map(join, parts, b.data.parts))
+            elif a.data.kind == "ModuleList":  # one branch may append
+                parts = (*parts, *(part for part in b.data.parts if part not in parts))
+            return a._replace(owners=_owners(a, b), data=a.data._replace(parts=parts))
         return Value(name=a.name or b.name, owners=_owners(a, b))
     if a.kind == "library" and a.data != b.data:
         return None  # an activation that an argument chooses
