@@ -254,3 +254,16 @@ def test_a_gradient_that_backward_changes(body, expected):
     """
     found = found_in(text, all_rules=True)
     assert [code for code, *_ in found] == ["UC104"] * expected
+
+
+@pytest.mark.parametrize(("more", "count"), [("", 0), (", retain_graph=True", 1)])
+def test_gradients_that_are_asked_for_free_their_graph(more, count):
+    """A step after `autograd.grad` meets a kept graph only where the call keeps it."""
+    body = """
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        found = torch.autograd.grad(net(torch.randn(2, 4)).sum(), list(net.parameters()){})
+        optimizer.step()
+    """
+    assert len(found_in(body.format(more), all_rules=True)) == count

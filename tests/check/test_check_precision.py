@@ -960,6 +960,34 @@ def test_a_list_of_views_with_another_item(first, count):
     assert len(found_in(body.format(first))) == count
 
 
+@pytest.mark.parametrize(("cut", "count"), [("net.cut()", 0), ("pass", 1)])
+def test_a_property_that_is_set(cut, count):
+    """What its setter does is followed: the state is the attribute behind it."""
+    body = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRUCell(4, 4)
+            self._h = torch.zeros(2, 4)
+        @property
+        def state(self):
+            return self._h
+        @state.setter
+        def state(self, h):
+            self._h = h
+        def cut(self):
+            self._h = self._h.detach()
+        def forward(self, x):
+            self.state = self.cell(x, self.state)
+            return self.state.sum()
+    net = Net()
+    for step in range(4):
+        {}
+        net(torch.randn(2, 4)).backward()
+    """
+    assert len(found_in(body.format(cut))) == count
+
+
 @pytest.mark.parametrize(("end", "count"), [("losses.clear()", 0), ("pass", 1)])
 def test_a_list_that_is_cleared(end, count):
     """The next losses are those of the stepped weights."""

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from ..syntax import dotted
 from ._engine import FileRun
-from ._index import calls, is_text
+from ._index import calls, is_text, setter_of
+from ._inlining import inline
 from ._modules import check_chain
 from ._names import holds_integers
 from ._rules import HIGH, CheckRule
@@ -31,7 +32,6 @@ from ._values import (
     only_part,
     sequence,
     shared,
-    sole_graph,
 )
 from ._writes import WriteEffect, updated, write
 
@@ -107,6 +107,8 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         elif wanted is False:
             bind(run, target.value, base._replace(grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners | base.leaf_names  # for the caller, too
+    elif base.kind == "object" and (setter := setter_of(base.data, target.attr)) is not None:
+        inline(run, setter, state, [value], {}, base)
     elif target.attr == "inplace" and base.kind != "object":
         _set_inplace(run, target.value, base, state, inplace=value.data == Constant(True))
     elif base.name or base.kind == "object":
@@ -224,7 +226,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.part_of(value.places), may=value.may | value.nodes, uses=value.uses)
-    return value if value.data == "modules" else made._replace(data=sole_graph([value]))
+    return value if value.data == "modules" else made._replace(data=Value.graph_of([value]))
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:

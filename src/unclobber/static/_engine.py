@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ._index import FileIndex, FunctionNode, home_of, is_short
 from ._rules import Suspicion
 from ._state import FlowState, Guards, both
-from ._values import APART, Grad, SourceSpan, Use, Value, only_graph
+from ._values import APART, Grad, SourceSpan, Use, Value
 
 NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|_test(_|$)|"
@@ -167,7 +167,7 @@ class FileRun:
 
     def maybe_uses(self, value: Value) -> frozenset[Use]:
         """Return the calls of networks on which a value may depend, through unknown functions."""
-        known = {use[:2] for use in only_graph(value)}
+        known = {use[:2] for use in value.graph}
         return frozenset(u for bit, u in self.uses.items() if bit & value.may and u[:2] not in known)
 
     # --- suspicions ----------------------------------------------------------------------------------

@@ -190,6 +190,11 @@ def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
     return next((own[name] for own in map(_methods, lineage(cls)) if name in own), None)
 
 
+def setter_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:  # of a property
+    functions = (each for own in lineage(cls) for each in own.body if isinstance(each, FunctionNode))
+    return next((f for f in functions if f.name == name and has_decorator(f, f"{name}.setter")), None)
+
+
 @lru_cache(maxsize=1024)
 def _methods(cls: ast.ClassDef) -> dict[str, FunctionNode]:  # the first of each name
     return {each.name: each for each in reversed(cls.body) if isinstance(each, FunctionNode)}

@@ -27,7 +27,6 @@ from ._values import (
     ViewOrigin,
     leaf_of,
     named,
-    only_graph,
     sequence,
     shared,
 )
@@ -53,13 +52,13 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Apply a backward; a loss whose graph it keeps is a use of whatever weights the graph has."""
     loss, retain = call.receiver, call.retains_graph or len(call.values) > 1
     is_loss = call.first.may_be_tensor and "loss" in unparsed(call.node).rpartition(".backward(")[2].lower()
-    if is_loss and loss.kind == "unknown" and not (loss.may or only_graph(loss)):
+    if is_loss and loss.kind == "unknown" and not (loss.may or loss.graph):
         loss, retain = call.first, call.retains_graph  # an accelerator's, not `feature.backward(gradient)`
     backward(run, state, loss, call.node, retain=retain, to_leaves="inputs" not in call.keywords)
     if retain and isinstance(call.holder, ast.Name):  # a later loss may be a sum with it (OAMN)
         use = run.use(f"{call.holder.id}.grad_fn", call.node, state)
         state.reached |= {use.owner}
-        bind(run, call.holder, loss._replace(uses=only_graph(loss) | {use}), state)
+        bind(run, call.holder, loss._replace(uses=loss.graph | {use}), state)
     return PLAIN
 
 

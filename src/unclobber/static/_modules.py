@@ -12,7 +12,7 @@ from ._attributes import attribute
 from ._engine import FileRun
 from ._index import FUNCTION, MODULE, FunctionNode, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
-from ._operations import history, unknown_result
+from ._operations import unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, SaveEffect
 from ._values import ANY, CONTAINERS, NEVER, Constant, Grad, Leaf, ModuleData, Value, renamed_part, sequence
@@ -172,7 +172,7 @@ def _result(
     """Return a new tensor that depends on all arguments and on the module's parameters, ``kept`` or not."""
     if state.mode:
         return run.tensor(Grad.NO)
-    nodes, may, uses = history(part for value in given.values for part in value.parts)
+    nodes, may, uses = Value.history_of(part for value in given.values for part in value.parts)
     if module.name:
         use = run.use(module.name, given.node, state)
         run.uses[bit] = use if kept else use._replace(clock=NEVER)

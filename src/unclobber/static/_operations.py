@@ -11,24 +11,10 @@ from typing import NamedTuple
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState, SaveEffect
-from ._values import (
-    APART,
-    PLAIN,
-    Constant,
-    Dimension,
-    Grad,
-    Leaf,
-    SourceSpan,
-    Use,
-    Value,
-    ViewOrigin,
-    only_graph,
-    sequence,
-    sole_graph,
-)
+from ._values import APART, PLAIN, Constant, Dimension, Grad, Leaf, SourceSpan, Value, ViewOrigin, sequence
 from ._writes import Effect, perform
 
-_NONE, _NO_USES, _NO_OWNERS = Constant(None), frozenset[Use](), frozenset[str]()  # made once
+_NONE = Constant(None)  # made once
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _FLOATS = {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
 """Operations that make floats of integers."""
@@ -116,10 +102,10 @@ class _Applied:
             is_view = self.name == "reshape" and _divides([*self.values[1:], *self.keywords.values()])
             name = "view" if is_view else self.name
             return Effect(view_of(self.run, state, name, view, first, self.span, grad), tuple(saves))
-        nodes, may, uses = 0, 0, _NO_USES
+        nodes, may, uses = 0, 0, PLAIN.uses
         if not state.mode:
-            nodes, may, uses = history(self.tensors)
-            graphs = [only_graph(tensor) for tensor in self.tensors]
+            nodes, may, uses = Value.history_of(self.tensors)
+            graphs = [tensor.graph for tensor in self.tensors]
             if all(graphs):  # a sum of losses, each of which may come from an unknown function
                 uses = uses.union(*graphs)
             nodes |= self.node if grad == Grad.YES and self.forms.keep else 0
@@ -135,7 +121,7 @@ class _Applied:
             result = self.run.tensor(
                 grad, nodes, may, uses=uses, origin=_made_in(state, self.span),
                 integer=integer and self.name not in _FLOATS,
-                data=None if uses or state.mode else sole_graph(self.tensors),
+                data=None if uses or state.mode else Value.graph_of(self.tensors),
             )  # fmt: skip
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
@@ -233,25 +219,17 @@ def view_of(
     return base._replace(leaf=leaf, origin=origin)
 
 
-def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
-    nodes, may, uses = 0, 0, _NO_USES
-    for value in values:
-        nodes, may = nodes | value.nodes, may | value.may | value.nodes
-        uses = uses | value.uses if value.uses else uses
-    return nodes, may, uses
-
-
 def unknown_result(
     run: FileRun, state: FlowState, values: Iterable[Value], *, strong: bool = False,
     more: Iterable[Value] = (),
 ) -> Value:  # fmt: skip
     """Return an unknown function's result: it may depend on all, and on ``values`` surely if ``strong``."""
     every = [part for value in (*values, *more) for part in (value, *value.items)]
-    owners = _NO_OWNERS.union(*[part.owners for part in every])
+    owners = PLAIN.owners.union(*[part.owners for part in every])
     if state.mode:
         return Value(grad=Grad.NO, places=run.new_place(), owners=owners)
-    nodes, may, uses = history(every)
-    made = Value(places=run.new_place(), may=may, owners=owners, data=sole_graph(every))
+    nodes, may, uses = Value.history_of(every)
+    made = Value(places=run.new_place(), may=may, owners=owners, data=Value.graph_of(every))
     return made._replace(nodes=nodes, uses=uses) if strong else made
 
 

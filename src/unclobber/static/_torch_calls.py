@@ -128,6 +128,7 @@ def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     loss = _joined(run, call.keywords.get("outputs", call.first), state)
     retain = call.retains_graph or not call.keywords.keys() & {"retain_graph", "create_graph"}
     backward(run, state, loss, call.node, retain=retain, to_leaves=False)
+    state.retained = state.retained if call.retains_graph else None
     may_create = call.retains_graph and "create_graph" in call.keywords  # `create_graph=self.training`
     grad = loss.grad if call.is_true("create_graph") else Grad.MAYBE if may_create else Grad.NO
     return sequence((run.tensor(grad),), "several")

@@ -132,6 +132,23 @@ class Value(NamedTuple):
     def leaf_names(self) -> frozenset[str]:  # as owners, if it is a leaf that is no module's parameter
         return frozenset(f"leaf {place}" for place in self.places)
 
+    @property
+    def graph(self) -> frozenset[Use]:  # the uses on which it depends if backward runs from it
+        return self.data.uses if not self.uses and isinstance(self.data, OnlyGraph) else self.uses
+
+    @staticmethod
+    def graph_of(values: Iterable[Value]) -> OnlyGraph | None:  # of the only one that has some
+        graphs = {value.graph for value in values if value.graph}
+        return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
+
+    @staticmethod
+    def history_of(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:  # the nodes and uses of all
+        nodes, may, uses = 0, 0, PLAIN.uses
+        for value in values:
+            nodes, may = nodes | value.nodes, may | value.may | value.nodes
+            uses = uses | value.uses if value.uses else uses
+        return nodes, may, uses
+
     def cut(self) -> Value:
         return self._replace(grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
 
@@ -151,16 +168,6 @@ def constant(value: Any) -> Value:
     if value is None or isinstance(value, (bool, int, float, str)):
         return Value("plain", grad=Grad.NO, data=Constant(value))
     return PLAIN
-
-
-def only_graph(value: Value) -> frozenset[Use]:
-    """Return the uses on which a value depends if backward runs from it."""
-    return value.data.uses if not value.uses and isinstance(value.data, OnlyGraph) else value.uses
-
-
-def sole_graph(values: Iterable[Value]) -> OnlyGraph | None:
-    graphs = {graph for value in values if (graph := only_graph(value))}
-    return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
 
 
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:

@@ -12,7 +12,7 @@ from ._engine import FileRun
 from ._index import method_of, unparsed
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, ParameterUpdate, Pending, SaveEffect
-from ._values import PLAIN, Grad, Leaf, SourceSpan, Value, only_graph
+from ._values import PLAIN, Grad, Leaf, SourceSpan, Value
 
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})  # torch's modules that take a packed sequence, too
 SAVES_NO_RESULT = re.compile(r"(norm|bn|^conv|downsample|lin(ear)?|fc|proj\w*)_?\d*$", re.I)
@@ -60,7 +60,7 @@ class WriteEffect(NamedTuple):
             return value
         return value._replace(
             grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
-            may=value.may | source.may, uses=only_graph(value) | only_graph(source),
+            may=value.may | source.may, uses=value.graph | source.graph,
         )  # fmt: skip
 
 
@@ -336,7 +336,7 @@ def backward(
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
     _stale(run, state, value, span, less)
     run.losses |= value.places
-    reached = {use.owner for use in only_graph(value)}
+    reached = {use.owner for use in value.graph}
     maybe = {use.owner for use in run.maybe_uses(value)}
     state.reached |= reached or {""}
     state.maybe_reached |= maybe
@@ -368,7 +368,7 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
     if not state.steps:
         return
     maybe = run.maybe_uses(value)
-    for use in sorted(only_graph(value) | maybe, key=lambda use: (-use.clock, -len(use.owner), use)):
+    for use in sorted(value.graph | maybe, key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
             apart = any((text, not holds) in use.guards for text, holds in step.guards | state.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
