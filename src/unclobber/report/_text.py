@@ -215,7 +215,9 @@ class _FindingText:
         rows: list[Row] = []
         for line in shown:
             style = {"+": "added", "-": "removed", "@": "dim"}.get(line[:1], "")
-            rows.append([(indent, ""), (clip(line, self.width - len(indent)), style)])
+            # What is to be written in the file is never cut.
+            text = line if style == "added" else clip(line, self.width - len(indent))
+            rows.append([(indent, ""), (text, style)])
         if len(shown) < len(lines):
             rows.append([(f"{indent}… {words.plural(len(lines) - len(shown), 'more line')}", "dim")])
         return rows
