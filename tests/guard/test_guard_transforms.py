@@ -1,5 +1,7 @@
 """``torch.func`` transforms, ``vmap``, fake and meta tensors, functional calls inside guard."""
 
+import gc
+
 import pytest
 import torch
 from guarded_twins import assert_as_written, ramp
@@ -45,6 +47,50 @@ def test_transforms_are_left_alone(transform):
         y.zero_()
         z.backward()
     torch.testing.assert_close(w.grad, 2 * w.detach().exp() ** 2, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
+@pytest.mark.parametrize("name", ["abs", "prod", "logsumexp"])
+def test_transforms_keep_nothing(context, name):
+    """Their backwards save their own results, of which a record with its history would be a cycle."""
+
+    def loss(w):
+        return getattr(w, name)(0).sum() if name == "logsumexp" else getattr(w, name)().sum()
+
+    def count():
+        gc.collect()
+        return sum(type(each) is torch.Tensor for each in gc.get_objects())
+
+    x, twice = torch.linspace(1, 2, 5), torch.func.grad(lambda w: torch.func.grad(loss)(w).square().sum())
+    expected = torch.func.grad(loss)(x), twice(x)
+    with context():
+        assert torch.equal(torch.func.grad(loss)(x), expected[0])
+        assert torch.equal(twice(x), expected[1])
+        before = count()
+        for _ in range(5):
+            torch.func.grad(loss)(x)
+            twice(x)
+        assert count() == before
+
+
+@quiet_script
+def test_a_result_that_is_overwritten_in_a_transform():
+    """It is given back, and refused with torch's own sentence, which names what made it."""
+
+    def gradient(write):
+        def loss(w):
+            y = w.abs().exp()
+            z = (y * w).sum()
+            write(y)
+            return z
+
+        return torch.func.grad(loss)
+
+    x = torch.linspace(1, 2, 5, dtype=torch.float64)
+    with unclobber.guard():
+        assert torch.equal(gradient(torch.Tensor.zero_)(x), gradient(lambda y: None)(x))
+    with unclobber.watch(), pytest.raises(unclobber.InplaceError, match="output 0 of Zero"):
+        gradient(torch.Tensor.zero_)(x)
 
 
 @quiet_script

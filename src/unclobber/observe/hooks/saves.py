@@ -75,7 +75,7 @@ class SavedTensorHooks:
             conflicts: Its ledger gets the saves. It receives conflicts that unpacking alone can't show.
         """
         ledger, fingerprints = conflicts.ledger, conflicts.ledger.fingerprints
-        see = compat.dispatcher.see_writes if kernels.installed() else _nothing
+        see = compat.dispatcher.see_writes if kernels.installed() else lambda: None
         self._need = need
         need = _or_registered(need)
         self.pack, self.unpack = _make_hooks(ledger, need, see)
@@ -174,18 +174,24 @@ class SavedTensorHooks:
         hooks = self
 
         def transformed_pack(tensor: torch.Tensor) -> tuple[Any, ...]:
-            """Record the tensor with memory below the wrappers, besides what torch itself would keep."""
-            inner = compat.compilers.unwrapped(tensor)
+            """Record the memory below the wrappers, and keep what torch would: results without a history."""
+            number, node = compat.graph.next_sequence_number(), compat.graph.grad_fn(tensor)
+            _, *held = compat.compilers.layers(tensor)
             with compat.compilers.outside_transforms():
-                record = hooks.pack(inner)
+                record = hooks.pack(held[-1] if held else tensor)
             record.held, record.origin = None, weakref.ref(tensor)  # `ctx.saved_tensors` hands the wrapper on
+            kept, counted, nodes = tensor, tensor, 1 + sum(below.requires_grad for below in held)
+            # Each transform has made a node of the running operation (test_transforms_keep_nothing).
+            if node is not None and compat.graph.sequence_number(node) + nodes >= number:
+                counted = compat.tensors.detached(tensor)
+                kept = compat.compilers.rewrapped(tensor, held[0]) if held else record.alias
             # Last, because torch 2.6 warns if this object, which has weak references, dies before wrappers.
-            return record, tensor, compat.tensors.version_of(tensor), inner
+            return record, kept, counted, compat.tensors.version_of(tensor), held[-1:]
 
-        def transformed_unpack(kept: tuple[Any, ...]) -> torch.Tensor:
+        def transformed_unpack(packed: tuple[Any, ...]) -> torch.Tensor:
             """Check the record; torch would compare the wrapper's counter, which moves by itself."""
-            record, tensor, version, _ = kept
-            moved = compat.tensors.version_of(tensor) != version
+            record, tensor, counted, version, _ = packed
+            moved = compat.tensors.version_of(counted) != version
             if moved != (record.alias._version != record.version):
                 record.version = record.alias._version - moved
             if record.entry is not None:
@@ -347,10 +353,6 @@ def _core_of(ledger: Ledger) -> Any:
 def new_queue() -> SaveQueue:
     queue: SaveQueue = core.loaded().module.Queue() if core.choose().saves == "engine" else PythonQueue()
     return queue  # the native core's only if its engine gets every save
-
-
-def _nothing() -> None:
-    pass
 
 
 def _make_hooks(
@@ -524,8 +526,6 @@ def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[Sav
 
 
 # --- torch's entry points for hooks, wrapped while a session is active ---------------------------
-
-
 _frozen = threading.Event()  # set while a tensor is frozen, so that writes are observed without hooks, too
 
 
@@ -548,8 +548,7 @@ def always_observed() -> bool:
 
 
 def receiver() -> Conflicts | None:
-    hooks = active()
-    return hooks[-1].conflicts if hooks else None
+    return next((hooks.conflicts for hooks in reversed(active())), None)
 
 
 @contextlib.contextmanager
@@ -564,8 +563,7 @@ def unobserved() -> Iterator[None]:
 
 
 def innermost() -> SavedTensorHooks | None:
-    hooks = active()
-    return hooks[-1] if hooks else None
+    return next(reversed(active()), None)
 
 
 def install(patches: Patches) -> None:

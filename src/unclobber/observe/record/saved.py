@@ -202,7 +202,9 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
             tensor = itself
             saved.origin = weakref.ref(itself)
     if not saved.requires_grad:
-        entry.original = saved.base() if tensor is None and saved.base is not None else tensor
+        # A transform's wrapper may be the result of the node that saves it (test_transforms_keep_nothing).
+        if tensor is None or not tensor.requires_grad:
+            entry.original = saved.base() if tensor is None and saved.base is not None else tensor
         return
     if tensor is None or saved.alias._version != saved.version:
         return

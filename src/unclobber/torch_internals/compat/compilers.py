@@ -26,6 +26,7 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
+_functorch: Any = torch._C._functorch
 _DYNAMO = "torch._dynamo"
 _CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
 """Prefixes of the global names in Dynamo's code objects (torch/_dynamo/output_graph.py; seen since 2.0)."""
@@ -98,35 +99,37 @@ def outside_transforms() -> Any:
     return temporarily_clear_interpreter_stack()
 
 
-def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor with memory below the wrappers of ``torch.func``."""
-    functorch = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = functorch.get_unwrapped(tensor)
-    return tensor
+def layers(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return a tensor and what its wrappers of ``torch.func`` hold; the last one has memory."""
+    held = [tensor]
+    while _functorch.is_functorch_wrapped_tensor(held[-1]):
+        held.append(_functorch.get_unwrapped(held[-1]))
+    return held
 
 
 def wrapped_as(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
     """Return a plain tensor in the wrappers of ``like``; None if a derivative of a further transform, or of
     what is around them, would flow through ``like``, which ``value`` has no part in."""
-    functorch: Any = torch._C._functorch
-    if any(level.key() == functorch.TransformType.Jvp for level in functorch.get_interpreter_stack() or ()):
+    if any(level.key() == _functorch.TransformType.Jvp for level in _functorch.get_interpreter_stack() or ()):
         return None
-    if not functorch.is_functorch_wrapped_tensor(like):
+    if not _functorch.is_functorch_wrapped_tensor(like):
         return None if like.requires_grad else value
-    inner = functorch.get_unwrapped(like)
-    tracks = functorch.is_gradtrackingtensor(like)
-    lower: torch.Tensor | None = None if tracks and inner.requires_grad else wrapped_as(value, inner)
-    if lower is None:
-        return None
-    dead, level = functorch.is_dead_tensor_wrapper(like), functorch.maybe_get_level(like)
-    if not tracks:
-        lower = functorch._add_batch_dim(lower, functorch.maybe_get_bdim(like), level)
+    inner = _functorch.get_unwrapped(like)
+    is_joined = _functorch.is_gradtrackingtensor(like) and inner.requires_grad
+    lower = None if is_joined else wrapped_as(value, inner)
+    return None if lower is None else rewrapped(like, lower)
+
+
+def rewrapped(like: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Return ``value`` in one wrapper, of the level of ``like``, where it has no history."""
+    dead, level = _functorch.is_dead_tensor_wrapper(like), _functorch.maybe_get_level(like)
+    if not _functorch.is_gradtrackingtensor(like):
+        made: torch.Tensor = _functorch._add_batch_dim(value, _functorch.maybe_get_bdim(like), level)
     else:  # under `vmap` torch accepts no bare tensor with a batch, also if the transform has ended
-        lower = functorch._wrap_for_grad(lower, functorch._grad_increment_nesting() if dead else level)
+        made = _functorch._wrap_for_grad(value, _functorch._grad_increment_nesting() if dead else level)
     if dead:
-        functorch._grad_decrement_nesting()
-    return lower
+        _functorch._grad_decrement_nesting()
+    return made
 
 
 def fake_mode() -> Any:

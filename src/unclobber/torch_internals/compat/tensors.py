@@ -109,10 +109,9 @@ def key_of_storage(storage: torch.UntypedStorage) -> int:
 
 def has_batch(tensor: torch.Tensor) -> bool:
     """Return whether ``vmap`` gave a tensor a batch, at any level (torch/_C/_functorch.pyi, since 2.0)."""
-    functorch = torch._C._functorch
-    while functorch.is_gradtrackingtensor(tensor):
-        tensor = functorch.get_unwrapped(tensor)
-    return functorch.is_batchedtensor(tensor)
+    while torch._C._functorch.is_gradtrackingtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return torch._C._functorch.is_batchedtensor(tensor)
 
 
 is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
