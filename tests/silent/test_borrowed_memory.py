@@ -217,3 +217,19 @@ def test_memory_of_torchs_own_is_not_looked_up():
         loss.backward()
         assert session.ledger.saves_by_address is None
     assert w.grad.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
+def test_a_tensor_of_zeros_without_memory(context):
+    """Forward-mode AD saves such ones (``addmm`` with a single dual): no address is read of them."""
+    w = torch.ones(3, requires_grad=True, dtype=torch.float64)
+    with context():
+        borrowed = torch.from_numpy(numpy.ones(3))
+        (w * borrowed).sum()
+        borrowed.add_(1)
+        zeros = torch._efficientzerotensor(3, dtype=torch.float64)
+        h = w.exp()
+        loss = (h * zeros).sum() + (h * 2).sum()
+        (w * 1).mul_(2)
+        loss.backward()
+    assert torch.equal(w.grad, 2 * w.detach().exp())

@@ -161,7 +161,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
         return False
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         return False
-    return not (tensor._has_symbolic_sizes_strides or is_functorch_wrapper(tensor))
+    return not (tensor._has_symbolic_sizes_strides or is_functorch_wrapper(tensor) or tensor._is_zerotensor())
 
 
 use_count: Callable[[torch.Tensor], int] = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
