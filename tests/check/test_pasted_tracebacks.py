@@ -679,8 +679,9 @@ def test_a_write_that_a_call_in_another_file_leads_to(answer):
     assert lines_of(document)[0] == [10]
 
 
-def test_a_step_after_the_only_backward_is_not_confident(answer):
-    """A forward runs again in each turn; what wrote in between is not read here."""
+@pytest.mark.parametrize(("kept", "confident"), [("retain_graph=False", [False]), ("", [])])
+def test_a_step_after_the_only_backward_is_not_confident(answer, kept, confident):
+    """A forward runs again in each turn, and no graph is left of the last; what wrote is not read here."""
     source = dedent("""\
         import torch
         from helpers import renorm
@@ -691,12 +692,12 @@ def test_a_step_after_the_only_backward_is_not_confident(answer):
                 loss = torch.nn.functional.mse_loss(model(x), y)
                 renorm(model)
                 opt.zero_grad()
-                loss.backward()
+                loss.backward(KEPT)
                 opt.step()
-        """)
+        """).replace("KEPT", kept)
     frames = 'Traceback (most recent call last):\n  File "train.py", line 10, in train\n    loss.backward()\n'
     document = answer(pasted(version=3, expected=1, frames=frames), train=source)
-    assert [each["confident"] for each in document["candidates"]] == [False]
+    assert [each["confident"] for each in document["candidates"]] == confident
 
 
 def test_a_number_added_to_a_tensor_is_no_count(answer):

@@ -67,6 +67,7 @@ class Context:
         self.saved = tree.located(pasted.forward)
         self.filled = {site.path for site in tree.sites if site.kind == "method" and not site.is_off}
         """Files with a line that fills a tensor, whose version is then like a parameter's."""
+        self.retains = any("retain_" in line for file in tree.files.values() for line in file.lines)
         frames = *pasted.forward, *pasted.frames
         self.own = [frame for frame in frames if not frame.is_library or tree.located([frame])]
         """The program's own frames, those of the failure last."""
@@ -91,7 +92,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
     if pasted.is_parameter is None:
         yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:
-        reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
+        reason = f"version {pasted.expected} when it was saved: written before, as parameters are by steps"
         filled, saved = site.path in context.filled, CheckRule.SAVED in rules
         step = Clue(4.0 - (site.kind == "load"), reason, -filled)
         yield step if is_update else Clue(-3.0 * (not saved), "", saved - 1)
@@ -143,6 +144,8 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
         points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
         return Clue(points, f"it precedes the backward in line {needed}")
     certainty = 0 if context.suspicions(site) else -1  # a forward mostly runs again before that backward
+    if certainty and not context.retains:
+        return Clue(-4.0, "", certainty)  # and no graph of the turn before is left
     clue = Clue(1.0 - 0.4 * depth, "it precedes the backward of the next turn", certainty)
     return clue if looped else Clue(-1.0, "", certainty)
 

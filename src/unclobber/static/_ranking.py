@@ -44,6 +44,7 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     candidates = [_scored(site, context) for site in _sites(context) if _may_be(site, pasted)]
     candidates.sort(key=lambda each: each.points)
     candidates = [*{(each.writes[0].path, each.writes[0].line): each for each in candidates}.values()]
+    candidates.sort(key=lambda each: -each.writes[0].loops)  # an inner loop's writes come after its saves
     if context.needed:  # of copies, the one near the frames comes first
         near = context.needed[-1].scope.path
         candidates.sort(key=lambda each: -len(os.path.commonpath([each.writes[0].path, near])))
