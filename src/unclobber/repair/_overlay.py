@@ -79,8 +79,7 @@ def _code(job: Job, source: str | bytes, name: str) -> CodeType:
     if writes:
         return instrumented(source, name, writes)
     # dont_inherit, or the future imports of this file would apply to the program.
-    code: CodeType = compile(source, name, "exec", dont_inherit=True)
-    return code
+    return compile(source, name, "exec", dont_inherit=True)
 
 
 def _show(path: str, text: str) -> None:

@@ -44,8 +44,7 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
         if covering:
             _look(parsed, covering[-1], (write.path, write.line, write.column))
     ast.fix_missing_locations(parsed.tree)
-    code: CodeType = compile(parsed.tree, name, "exec", dont_inherit=True)
-    return code
+    return compile(parsed.tree, name, "exec", dont_inherit=True)
 
 
 def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from rewriting import marked
 
 from unclobber.repair._syntax import root_place
-from unclobber.repair.fixers._aliases import held_elsewhere
+from unclobber.repair.fixers import FIXERS
+from unclobber.repair.fixers._aliases import held_elsewhere, is_element
 
 ALONE = {
     "computed here": """
@@ -400,3 +401,58 @@ def test_its_name_alone_holds_it(text):
 @pytest.mark.parametrize("text", HELD.values(), ids=HELD)
 def test_others_may_hold_it(text):
     assert held(text)
+
+
+KEPT = [
+    "for p in (self.a, self.b)",
+    "for p in [a, *rest]",
+    "for p in self.noise",
+    "for p in outs[1:]",
+    "for i, p in enumerate((self.a, self.b))",
+    "for (i, p), q in zip(enumerate(self.a), qs)",
+    "for k, p in fast.items()",
+    "for p in fast.values()",
+    "for p, q in zip(net.parameters(), other)",
+    "for name, p in net.named_buffers()",
+]
+GIVEN = [
+    "for p in xs",
+    "for p, q in loader",
+    "for p, q in self.loader",
+    "for i, (p, q) in enumerate(self.loader)",
+    "for q, p in zip(self.noise, loader)",
+    "for p in [x.exp(), -x]",
+    "for p in draw()",
+]
+BODY = "    {}\n    p.copy_(p * 2)\n    use(p.add_(1))\n    use(p)\n"
+
+
+def in_loop(header, statement):
+    text = f"import torch\ndef f(self, x):\n    {header}:\n" + BODY.replace("    ", "        ")
+    return marked(text.format(statement + "  # <-"))
+
+
+@pytest.mark.parametrize("statement", ["p.normal_()", "p += 1", "p[0] = 1", "p.copy_(x)", "use(p.add_(1))"])
+@pytest.mark.parametrize("header", KEPT)
+def test_no_new_tensor_for_a_loops_variable_over_what_is_held(proposed, header, statement):
+    """The object, the container or the other name would keep its old values."""
+    source, at = in_loop(header, statement)
+    for name in ("out-of-place", "scatter", "clone-target"):
+        assert proposed(FIXERS[name], "UC101", source.text, write=source.code(at)) == []
+
+
+@pytest.mark.parametrize("header", GIVEN)
+def test_a_new_tensor_for_what_a_loop_alone_holds(proposed, header):
+    """A data loader's batches are the loop's, as far as the text shows."""
+    source, at = in_loop(header, "p += 1")
+    assert source.text.replace("p += 1", "p = p + 1") in proposed(
+        FIXERS["out-of-place"], "UC101", source.text, write="p += 1"
+    )
+    assert not is_element(source, at, at.target)
+
+
+def test_a_loops_variable_that_is_bound_again_is_no_element():
+    """What the loop computes from the element is its own."""
+    for bound, element in (("p = p.exp()", False), ("p = p.view(-1)", True)):
+        source, at = marked(f"import torch\nfor p in (a, b):\n    {bound}\n    p += 1  # <-\n")
+        assert is_element(source, at, at.target) is element

@@ -45,6 +45,7 @@ def test_the_element_is_bound_anew(before, after):
             "p -= g",
             "fast = {key: p - g for key, (p, g) in zip(fast, zip(fast.values(), grads))}",
         ),
+        ("for i, p in enumerate(ps)", "p.mul_(i)", "ps = [p.mul(i) for i, p in enumerate(ps)]"),
         (
             "for p in fast.values()",
             "p.mul_(2)",
@@ -56,7 +57,7 @@ def test_the_list_or_dict_is_built_anew(loop, body, after):
     """The loop becomes a comprehension, and the container is a new one."""
     [(text, _, gone)] = rebuilt(*marked(f"{loop}:\n    {body}  # <-\n"))
     assert text == f"{after}\n"
-    assert gone <= {"p", "g", "k", "v"}
+    assert gone <= {"p", "g", "k", "v", "i"}
 
 
 @pytest.mark.parametrize(

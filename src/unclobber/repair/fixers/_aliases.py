@@ -11,8 +11,9 @@ import ast
 from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
-from .._syntax import Function, Loop, Source, is_name, method_call, targets_of, walk
+from .._syntax import For, Function, Loop, Source, is_name, method_call, names_in, targets_of, walk
 from ._fresh import binding_at, is_empty_container, is_fresh, keeps_nothing
+from ._liveness import read_later
 
 _FACTS = frozenset(
     {"device", "dtype", "grad_fn", "is_cuda", "is_leaf", "itemsize", "layout", "ndim", "requires_grad",
@@ -68,6 +69,43 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
 def shared_name(source: Source, statement: ast.AST, place: ast.expr) -> str:
     """Return a place's code if its tensor may have another holder when ``statement`` runs, else nothing."""
     return source.code(place) if held_elsewhere(source, statement, place) else ""
+
+
+def can_bind(source: Source, statement: ast.AST, place: ast.expr) -> bool:
+    """Return whether later reads see a new tensor that ``place`` is bound to, instead of a write."""
+    return read_later(source, statement, place) and not is_element(source, statement, place)
+
+
+def is_element(source: Source, statement: ast.AST, place: ast.expr) -> bool:
+    """Return whether ``place`` is a loop's variable for a tensor that something else holds: nothing outside
+    of its turn sees a new tensor, as ``for p in (self.a, self.b)`` binds ``p`` again."""
+    loops = (above for above in source.all_above(statement) if isinstance(above, For))
+    pairs = (pair for loop in loops for pair in side_by_side(loop.target, loop.iter))
+    held = (names_in(part) for part, iterable in pairs if _is_held(source, part, iterable))
+    return any(is_name(place, *names) for names in held) and held_elsewhere(source, statement, place)
+
+
+def _is_held(source: Source, variable: ast.expr, iterable: ast.expr) -> bool:
+    if isinstance(iterable, ast.Tuple | ast.List):
+        return not all(is_fresh(element, source) for element in iterable.elts)
+    if isinstance(iterable, ast.Attribute | ast.Subscript):
+        return isinstance(variable, ast.Name)  # `for x, y in self.loader` gives new tensors
+    return method_call(iterable, *_OF_HELD) is not None
+
+
+_OF_HELD = ("values", "items", "parameters", "named_parameters", "buffers", "named_buffers")
+
+
+def side_by_side(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target of a loop with the iterable of its values, which `zip` or `enumerate` may get."""
+    match target, iterable:
+        case ast.Tuple([_, part]), ast.Call(ast.Name("enumerate"), [inner, *_]):
+            yield from side_by_side(part, inner)
+        case ast.Tuple(parts), ast.Call(ast.Name("zip"), several) if len(parts) == len(several):
+            for part, inner in zip(parts, several, strict=True):
+                yield from side_by_side(part, inner)
+        case _:
+            yield target, iterable
 
 
 def _between(source: Source, since: ast.AST, node: ast.AST, statement: ast.AST) -> bool:

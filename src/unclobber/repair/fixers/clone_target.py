@@ -13,11 +13,10 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, arguments_of, is_place, root_place, walk
 from ..project import Project
-from ._aliases import shared_name
+from ._aliases import can_bind, shared_name
 from ._blocks import fills
 from ._fresh import is_container
 from ._inplace import in_place
-from ._liveness import read_later
 from ._sites import LocatedStatement, callers, steps_along_gradient, write_statements
 
 
@@ -29,7 +28,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for place in targets(source, statement):
-            if not read_later(source, statement, place) or is_container(source, statement, place):
+            if not can_bind(source, statement, place) or is_container(source, statement, place):
                 continue
             name = source.code(place)
             for text in source.inserted(statement, before=(f"{name} = {name}.clone()",)):
@@ -76,6 +75,6 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
         title = f"hand a copy of {names} to `{function}`"
         shared = ""
         for argument in arguments:
-            later = read_later(source, statement, argument)
+            later = can_bind(source, statement, argument)
             shared = shared or (source.code(argument) if later else shared_name(source, statement, argument))
         yield Candidate(title, {path: text}, shared_name=shared, guess=True)

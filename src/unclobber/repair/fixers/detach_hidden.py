@@ -17,23 +17,12 @@ from itertools import islice
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import (
-    Function,
-    Source,
-    flat,
-    is_attribute_of,
-    is_place,
-    method_call,
-    methods_of,
-    parameters_of,
-    root_place,
-    walk,
-)
+from .._syntax import Function, Source, flat, is_attribute_of, is_place, method_call, parameters_of, walk
 from .._text import Splice
 from ..project import Project
 from ._blocks import assigned_to
-from ._inplace import written_by
 from ._sites import callers
+from .clone_target import targets
 from .detach_state import NOTE, cuts, detached, form, of_another_turn
 
 _MOST = 20  # attributes of classes, of all files together
@@ -88,7 +77,7 @@ def states(source: Source) -> Iterator[HiddenState]:
         if isinstance(owner, ast.ClassDef):
             by_name: dict[str, HiddenState] = {}
             set_again: set[str] = set()
-            methods = [method for method in methods_of(owner).values() if parameters_of(method)]
+            methods = [line for line in owner.body if isinstance(line, Function) and parameters_of(line)]
             for method in methods:
                 set_again |= _note_stores(source, method, by_name)
             for method in methods:
@@ -114,8 +103,8 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
         # A statistic that is updated in place keeps the graph of the update. A counter has none.
         counts = isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.Expr | ast.AugAssign) and not counts:
-            written = written_by(node, source)
-            state_in(None if written is None else root_place(written.target))
+            for place in targets(source, node):
+                state_in(place)
         if not isinstance(node, ast.Assign):
             continue
         for target in (part for each in node.targets for part in flat(each)):
@@ -151,7 +140,6 @@ def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState
 
 def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice], str]]:
     """Yield edits by which a class keeps a state without its graph, with the place of the cut in words."""
-
     for store in state.stores:
         parts = list(flat(store.value))
         if parts and all(map(is_place, parts)):

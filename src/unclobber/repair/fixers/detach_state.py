@@ -13,19 +13,7 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import (
-    For,
-    Loop,
-    Source,
-    calls,
-    flat,
-    is_constant,
-    method_call,
-    names_in,
-    root_name,
-    targets_of,
-    walk,
-)
+from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -60,7 +48,7 @@ def of_another_turn(propose: _Propose) -> _Propose:
                         yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
         # Another loss may need the graph that is kept (test_fix.py, test_a_mean_that_is_carried).
         loops = filter(None, (source.loop_round(statement) for _, source, statement in places))
-        if any(len(list(calls(loop, ("backward",)))) > 1 for loop in loops):
+        if any(source.code(loop).count(".backward(") > 1 for loop in loops):
             yield from (replace(candidate, offered=True) for candidate in propose(finding, project))
 
     return proposals

@@ -13,9 +13,8 @@ from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import For, Source, calls, is_name, is_place, method_call, root_name, single_target, walk
 from ..project import Project
-from ._aliases import held_elsewhere
+from ._aliases import can_bind, held_elsewhere
 from ._fresh import is_fresh
-from ._liveness import read_later
 from ._sites import callers, saved_statements
 
 _ITERATORS = ("enumerate", "zip", "reversed")
@@ -131,7 +130,7 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
             code = f"[part.clone() for part in {source.code(node)}]"
             shared = not is_fresh(of, source)
             if is_place(of):
-                shared = read_later(source, statement, of) or held_elsewhere(source, statement, of)
+                shared = can_bind(source, statement, of) or held_elsewhere(source, statement, of)
             base = source.code(of) if shared else ""
             title = f"copy the parts that `{node.func.attr}` gives"
             yield source.replaced({node: code}), title, base, False

@@ -16,10 +16,9 @@ from .._candidate import Candidate
 from .._syntax import Source, flat, is_place, walk
 from .._text import Splice
 from ..project import Project
-from ._aliases import held_elsewhere, is_local_to, shared_name
+from ._aliases import can_bind, held_elsewhere, is_element, is_local_to, shared_name
 from ._fresh import is_fresh
 from ._inplace import in_place, receiver, written_by
-from ._liveness import read_later
 from ._sites import steps_along_gradient, write_statements
 
 
@@ -54,7 +53,7 @@ def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
             pass
         case _:
             return
-    if is_place(target) and not isinstance(new, ast.Constant) and read_later(source, statement, target):
+    if is_place(target) and not isinstance(new, ast.Constant) and can_bind(source, statement, target):
         name = source.code(target)
         value = source.code(new) if is_fresh(new, source) else f"{source.in_brackets(new)}.clone()"
         yield source.replaced({statement: f"{name} = {value}"}), name, shared_name(source, statement, target)
@@ -72,7 +71,7 @@ def rewrites(
     value, target = written
     parts = list(flat(target))
     is_shared, name = held_elsewhere(source, statement, target), source.code(target)
-    is_read = any(read_later(source, statement, part) for part in parts)
+    is_read = any(can_bind(source, statement, part) for part in parts)
     if not all(map(is_place, parts)) or (is_shared and not is_read):
         return
     yield source.replaced({statement: f"{name} = {value}"}), name, is_shared
@@ -88,7 +87,8 @@ def _inside(source: Source, statement: ast.AST, site: Site | None) -> Iterator[t
     at = -1 if site is None else source.at(site.line, site.column)
     calls = [node for node in walk(statement) if isinstance(node, ast.Call)]
     for node in sorted(calls, key=lambda call: not source.start(call) <= at < source.end(call)):
-        if node not in done and (written := in_place(node, source)):
+        written = None if node in done else in_place(node, source)
+        if written is not None and not is_element(source, statement, written.target):
             # The inner calls of a chain are written with the outer one.
             inner: ast.expr | None = node
             while inner is not None and (inner := receiver(inner, source)) is not None:
@@ -111,7 +111,7 @@ def _with_its_name(
             is_shared = not is_fresh(written.value, source)
         return source.replaced({call: plain}), "", is_shared
     is_shared = held_elsewhere(source, statement, written)
-    is_read = read_later(source, statement, written)
+    is_read = can_bind(source, statement, written)
     if not is_read and not _is_read_outside_call(source, statement, call, name):
         return source.replaced({call: value}), "", is_shared
     if isinstance(statement, ast.Assign) and statement.value is call:

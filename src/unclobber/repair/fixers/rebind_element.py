@@ -14,7 +14,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, flat, is_constant, is_name, is_place, method_call, names_in, walk
 from ..project import Project
-from ._aliases import shared_name
+from ._aliases import shared_name, side_by_side
 from ._fresh import is_container
 from ._inplace import written_by
 from ._sites import write_statements
@@ -55,7 +55,7 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
     if any(_is_variable(source, node) for node in walk(source.function(loop) or source.tree)
            if is_name(node, *names) and loop not in source.all_above(node)):  # fmt: skip
         return
-    for place, iterable in _side_by_side(loop.target, loop.iter):
+    for place, iterable in side_by_side(loop.target, loop.iter):
         items, values = method_call(iterable, "items"), method_call(iterable, "values")
         container, element = items or values or iterable, place
         if items is not None and isinstance(place, ast.Tuple) and len(place.elts) == 2:
@@ -77,15 +77,6 @@ def _is_variable(source: Source, name: ast.AST) -> bool:
     round_it = (above for above in source.all_above(name) if isinstance(above, Comprehension))
     own = (names_in(part.target) for above in round_it for part in above.generators)
     return not any(name.id in names for names in own)  # type: ignore[attr-defined]
-
-
-def _side_by_side(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield each target of a loop with the iterable whose elements it gets: those of ``zip``, else one."""
-    pairs = isinstance(iterable, ast.Call) and is_name(iterable.func, "zip") and not iterable.keywords
-    if pairs and isinstance(target, ast.Tuple) and len(target.elts) == len(iterable.args):  # type: ignore[attr-defined]
-        yield from zip(target.elts, iterable.args, strict=True)  # type: ignore[attr-defined]
-    else:
-        yield target, iterable
 
 
 _EFFECTS = (

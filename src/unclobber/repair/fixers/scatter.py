@@ -16,10 +16,9 @@ from ...syntax import last_name
 from .._candidate import Candidate
 from .._syntax import For, Source, is_constant, is_name, is_place, names_in, single_target
 from ..project import Project
-from ._aliases import shared_name
+from ._aliases import can_bind, shared_name
 from ._blocks import assigned_to, fills
 from ._inplace import binary
-from ._liveness import read_later
 from ._sites import write_statements
 
 _BY_TENSOR = ("masked_fill", "torch.where", "index_fill", "index_put")
@@ -69,7 +68,7 @@ def rewrites(
     """Yield new texts, the part that was written, and the function that is used. A mask of the tensor's rows
     may have fewer dimensions than the tensor."""
     target = _part(statement)
-    if target is None or not is_place(target.value) or not read_later(source, statement, target.value):
+    if target is None or not is_place(target.value) or not can_bind(source, statement, target.value):
         return
     if isinstance(statement, ast.AugAssign):
         value, is_number = binary(source, statement), False
