@@ -723,6 +723,24 @@ def test_gradients_that_are_zero(fix):
     assert (done.code, "+    acc = x[t] - a[0] * y[t - 1].clone()" in done.out) == (1, True)
 
 
+def test_a_gradient_by_torch_func_is_not_compared(fix):
+    """An edit after which the program does the same to its end is shown, and that it is not proved is said."""
+    done = fix(
+        """
+        import torch
+        def f(x):
+            h = torch.exp(x)
+            h /= h.sum()
+            return (h * h).sum()
+        print(torch.func.grad(f)(torch.arange(3.0)))
+        """
+    )
+    out = " ".join(done.out.split())
+    assert "but no backward call was seen to compare (those of torch.func are not)" in out
+    assert "not proved, yours to decide: write `h` into a new tensor, in line 4" in out
+    assert (done.code, "+    h = h / h.sum()" in done.out) == (1, True)
+
+
 def test_an_edit_that_another_one_replaces_goes(fix):
     """Copies of the weights are enough; a moved backward that then must keep its graph isn't written, too."""
     done = fix(TWO_OPTIMIZERS)

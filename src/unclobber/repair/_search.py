@@ -23,7 +23,7 @@ from . import _hiding, _plan
 from ._candidate import Candidate, interpretation_of
 from ._job import CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
-from ._trial import NO_GRADIENTS, Trial
+from ._trial import NO_BACKWARD, NO_GRADIENTS, Trial
 from .fixers import FIXERS
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
@@ -302,7 +302,7 @@ class Search:
         proof = self._trial.proof(ran, reference)
         if isinstance(proof, str):
             self._note(state, ran, proof)
-            is_shown = proof == NO_GRADIENTS and ran.ended.well and not ran.at_end
+            is_shown = proof in (NO_BACKWARD, NO_GRADIENTS) and ran.ended.well and not ran.at_end
             return _repair(state, None) if is_shown else None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
@@ -396,13 +396,14 @@ class Search:
         if self._rejected:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
             return f"the script would not do the same to its end: {self._rejected[0]}{only}"
+        references = (reference.ran for reference in self._trial.references.values())
+        short = next((ran for ran in references if ran.backwards < self._trial.until), None)
         if unproved:
-            return f"a cure runs clean, but {NO_GRADIENTS}"
+            return f"a cure runs clean, but {NO_BACKWARD if short else NO_GRADIENTS}"
         if not self._tried:
             return "no edit is known for these lines"
-        reference = next(iter(self._trial.references.values()), None)
-        if reference is not None and reference.ran.backwards < self._trial.until:
-            return f"the program as it is could not be run for comparison ({reference.ran.problem})"
+        if short and not short.ended.well:
+            return f"the program as it is could not be run for comparison ({short.problem})"
         return f"none of {self._tried} candidates runs clean with the same gradients{self._nearest[1]}"
 
 

@@ -19,6 +19,7 @@ from .outcome import Proof
 from .proof import Runner
 
 NO_GRADIENTS = "there is no gradient other than zero to compare"
+NO_BACKWARD = "no backward call was seen to compare (those of torch.func are not)"
 _NO_END = "it does not come to an end under guard"
 
 
@@ -151,6 +152,8 @@ class Trial:
     def proof(self, ran: Ran, reference: Reference) -> Proof | str:
         """Return the proof that a changed run gives; else the reason why it gives none, as a clause."""
         comparison = ran.comparison
+        if reference.ran.ended.well and reference.ran.backwards < self.until:
+            return NO_BACKWARD
         if comparison is None or comparison.why is not None or not comparison.gradients:
             return (comparison and comparison.why) or NO_GRADIENTS
         mismatch = self._why_not_to_end(ran, reference.ran)

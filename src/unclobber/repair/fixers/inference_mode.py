@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Function, Source, flat, is_name, is_place, is_small
+from .._syntax import Function, Source, flat, is_attribute_of, is_place, is_small
 from .._text import Splice
 from ..project import Project
 from ._sites import modes_in, saved_statements, sites
@@ -39,9 +39,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def uses(source: Source) -> list[ast.Attribute]:  # `no_grad` works as a bare decorator, too
-    attributes = (node for node in source.nodes if isinstance(node, ast.Attribute))
-    named = (node for node in attributes if node.attr == "inference_mode")
-    return [node for node in named if is_name(node.value, source.torch_name or "")]
+    of_torch = (node for node in source.nodes if is_attribute_of(node, source.torch_name or ""))
+    return [node for node in of_torch if node.attr == "inference_mode"]
 
 
 def without_mode(source: Source, function: Function, statement: ast.AST) -> str | None:

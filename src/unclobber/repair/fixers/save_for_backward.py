@@ -55,12 +55,9 @@ def _may_be_read_outside(source: Source, owner: ast.ClassDef) -> bool:
     """Return whether code outside of the Function reads an attribute named like one set on ``ctx``, which
     would be gone: ``y.grad_fn.s``."""
     inside = set(walk(owner))
-    assigns = (node for node in inside if isinstance(node, ast.Assign))
-    set_there = {t.attr for node in assigns for t in node.targets if isinstance(t, ast.Attribute)}
-    return any(
-        isinstance(node, ast.Attribute) and node not in inside and node.attr in set_there
-        for node in source.nodes
-    )
+    attributes = [node for node in source.nodes if isinstance(node, ast.Attribute)]
+    set_there = {node.attr for node in attributes if node in inside and isinstance(node.ctx, ast.Store)}
+    return any(node.attr in set_there for node in attributes if node not in inside)
 
 
 def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
