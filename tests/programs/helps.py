@@ -562,6 +562,17 @@ HELPED = [
            {Help.PAST_TORCH_LATER: "a[0] = 5\n => ;; y.sum().backward() => y.sum().backward()\na[0] = 5",
             Help.PAST_TORCH_COPY: "h.detach().numpy() => h.detach().clone().numpy()"},
            meant="h ** 2 => h.clone() ** 2", context=lambda: unclobber.watch(fingerprint=1.0)),
+    Helped("a buffer that other code fills", W + """\
+import numpy as np
+a = np.zeros(4, dtype=np.float32)
+x, y = torch.from_numpy(a), 0
+for k in range(2):
+    a[:] = k + 1
+    y = y + (w * x).sum()
+y.backward()
+""", {Help.PAST_TORCH_LATER: "    y = y + (w * x).sum()\ny.backward() =>     (w * x).sum().backward()",
+      Help.PAST_TORCH_COPY: "    a[:] = k + 1 =>     a[:] = k + 1; x = torch.tensor(a)"},
+           meant="w * x => w * x.clone()", context=lambda: unclobber.watch(fingerprint=1.0)),
     Helped("an operator", W + """\
 @torch.library.custom_op("unclobber_helps::scale", mutates_args={"x"})
 def scale(x: torch.Tensor) -> None:

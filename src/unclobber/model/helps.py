@@ -71,7 +71,7 @@ class Help(Enum):
         "call backward before the module is put into another mode, or do both forwards in one mode "
         "(the gradients are then those of that mode)"
     )
-    PAST_TORCH_COPY = "let the foreign code write to a copy: clone the tensor where its memory is shared"
+    PAST_TORCH_COPY = "copy each time values come from or go to foreign code: `torch.tensor(a)`, `x.clone()`"
     PAST_TORCH_LATER = "or write after the backward that needs the old values"
     READ_A_COPY = "read from a copy: clone the operand that shares the memory, or write out of place"
 
