@@ -562,6 +562,13 @@ HELPED = [
            {Help.PAST_TORCH_LATER: "a[0] = 5\n => ;; y.sum().backward() => y.sum().backward()\na[0] = 5",
             Help.PAST_TORCH_COPY: "h.detach().numpy() => h.detach().clone().numpy()"},
            meant="h ** 2 => h.clone() ** 2", context=lambda: unclobber.watch(fingerprint=1.0)),
+    *(Helped(f"a checkpoint's function that writes to its input, {way}", W + """\
+def block(h):
+    h += 1
+    return h.exp().sum()
+checkpoint(block, w * 1, use_reentrant=False).backward()
+""", {Help.COPY_IN_CHECKPOINT: f"    h += 1 =>     {edit}"})
+      for way, edit in {"a copy": "h = h.clone(); h += 1", "a new tensor": "h = h + 1"}.items()),
     Helped("a buffer that other code fills", W + """\
 import numpy as np
 a = np.zeros(4, dtype=np.float32)

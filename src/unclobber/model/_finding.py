@@ -123,8 +123,7 @@ class Finding:
     """Names of the processes that found it, if the program started watched ones with ``multiprocessing``
     (``MainProcess`` is the program's own); empty for one process."""
     ahead: bool = False
-    """Whether backward stopped at another finding before it reached this tensor, which it would
-    refuse, too."""
+    """Whether backward stopped at another finding before this tensor, which it would refuse, too."""
     also: tuple[Save, ...] = field(default=(), compare=False)
     """Other tensors that the same writes spoil: the other parameters of an optimizer's step."""
     times: int = field(default=1, compare=False)

@@ -93,6 +93,7 @@ class Help(Enum):
     )
     STEP_AFTER_CHECKPOINT = "call {step} after the backward through the checkpoint"
     LATER_OR_NEW = "write after the backward, or into a new tensor by another name: this one is read again"
+    COPY_IN_CHECKPOINT = "write to a copy of the input in the checkpointed function, or into a new tensor"
     CLONE_FOR_CHECKPOINT = "or give a clone of the tensor to checkpoint as an argument"
 
     CLONE_CACHED = "write into a new tensor, or to a copy: clone what {operation} returns before the write"

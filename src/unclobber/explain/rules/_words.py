@@ -50,10 +50,22 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
         return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
     if weight := for_weight(save):
         return weight
+    if _is_overwritten_input(save, writes):
+        return Help.COPY_IN_CHECKPOINT.fix()
     name, at = save.expression or memory_of(writes), save.site
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
     return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
+
+
+def _is_overwritten_input(save: Save, writes: Sequence[Write]) -> bool:
+    """Return whether a checkpoint saved its input, to which the function that it calls then writes: that
+    would write to a copy at the call as well."""
+    at = save.site
+    if at is None or not any(frame.path.endswith("checkpoint.py") for frame in at.below):
+        return False
+    callers = (frame for write in writes if write.site for frame in write.site.stack[1:])
+    return (at.path, at.line) in ((frame.path, frame.line) for frame in callers)
 
 
 def for_weight(save: Save) -> Fix | None:
