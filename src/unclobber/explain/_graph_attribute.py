@@ -13,7 +13,7 @@ import torch
 
 from ..model import Frame
 from ..observe.hooks import BackwardCall
-from ..source import Instruction, ParsedSource, ProgramNames, code_of, contents, is_a
+from ..source import Instruction, ParsedSource, ProgramNames, Stack, code_of, contents, is_a
 from ..torch_internals import compat
 from .assignments import assignments
 
@@ -32,11 +32,12 @@ class GraphAttribute:
     in_place: bool  # whether it is a buffer that was written in place: a running statistic, a queue of keys
 
 
-def find(call: BackwardCall, frames: Sequence[FrameType]) -> list[GraphAttribute]:
+def find(call: BackwardCall, frames: Sequence[FrameType], forward: Stack = ()) -> list[GraphAttribute]:
     """Return the attributes through which a failed backward entered an earlier graph.
 
-    Either an attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
-    then set it to a tensor of the new one. The list is empty if one of them has no name in the program.
+    Either an attribute holds a tensor of that earlier graph. Or the program, such as the functions of
+    ``forward``, read it for the new graph, and then set it to a tensor of the new one. The list is empty if
+    one of them has no name in the program.
     """
     graph = call.of_engine.graph()
     fresh = call.fresh_from
@@ -49,13 +50,17 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> list[GraphAttribute
     freed: list[tuple[Any, str, Any]] = []
     read_before: list[tuple[Any, str, Any]] = []
     for owner in objects_in(frames):
-        for name, value in {**contents(owner), **_buffers(owner)}.items():
-            nodes = {id(compat.graph.grad_fn(tensor)) for tensor in tensors(value)} - roots
+        for name, value in held(owner).items():
+            own = [compat.graph.grad_fn(tensor) for tensor in tensors(value)]
+            nodes = set(map(id, own)) - roots
+            # The last state of an RNN is made from what the loss is made from: test_carried_state.py.
+            of_part = [node for node in own if forward and id(node) not in graph]
+            nearby = nodes | {id(child) for node in of_part for child, _ in node.next_functions}
             if nodes & entered:
                 freed.append((owner, name, value))
             # An attribute that is only set, and never read, ties nothing:
             # tests/programs/UC301/tied_what_nobody_reads_again_is_none.py.
-            elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
+            elif nearby & (graph.keys() - old) and _is_read(owner, name, frames, forward):
                 read_before.append((owner, name, value))
     attributes: list[GraphAttribute] = []
     for owner, name, value in freed or read_before:
@@ -69,6 +74,10 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> list[GraphAttribute
         detached, cut = (f"{path} = {path}.detach()", None) if in_place else _detached(owner, name, is_alone)
         attributes.append(GraphAttribute(path, bool(freed), detached, cut, value, in_place))
     return attributes
+
+
+def held(owner: Any) -> dict[str, Any]:  # the attributes of an object or a class, and a module's buffers
+    return dict(vars(owner)) if is_a(owner, type) else {**contents(owner), **_buffers(owner)}
 
 
 def _buffers(owner: Any) -> dict[str, Any]:
@@ -91,10 +100,10 @@ def has_method(value: Any, code: CodeType) -> bool:
     return any(type(member) is FunctionType and member.__code__ is code for member in members)
 
 
-def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
-    """Return whether code of the owner's class, or code that is running, reads an attribute of this name."""
+def _is_read(owner: Any, name: str, frames: Sequence[FrameType], forward: Stack) -> bool:
+    """Return whether the owner's class, code that is running, or ``forward`` reads an attribute so named."""
     methods = [code_of(member) for member in vars(type(owner)).values() if callable(member)]
-    codes = [*filter(None, methods), *(frame.f_code for frame in frames)]
+    codes = [*filter(None, methods), *(frame.f_code for frame in frames), *forward[::2]]
     return any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
         for code in codes
@@ -105,7 +114,7 @@ def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
 
 def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | None]:
     """Return the one statement that sets the attribute, with ``.detach()``, and its location, or two None."""
-    ways = list(assignments(type(owner), name))
+    ways = list(assignments(owner if is_a(owner, type) else type(owner), name))
     if len(ways) != 1 or not alone:
         return None, None
     value, statement, code, source = ways[0]
@@ -122,6 +131,6 @@ def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:
     for frame in frames:
         for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
             for part in torch.nn.Module.modules(value) if is_a(value, torch.nn.Module) else (value,):
-                if id(part) not in seen and not is_a(part, (type, torch.Tensor)):
+                if id(part) not in seen and not is_a(part, torch.Tensor):
                     seen.add(id(part))
                     yield part

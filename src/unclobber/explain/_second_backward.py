@@ -11,18 +11,7 @@ import torch
 
 from ..model import Frame, Save
 from ..observe.hooks import BackwardCall, BackwardMark, backward_calls
-from ..source import (
-    Instruction,
-    ParsedSource,
-    ProgramNames,
-    Stack,
-    code_of,
-    contents,
-    is_a,
-    is_library,
-    user_frame,
-    value_of,
-)
+from ..source import Instruction, ParsedSource, ProgramNames, Stack, is_a, is_library, user_frame, value_of
 from ..syntax import parse_expression
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
@@ -134,7 +123,7 @@ class _SecondBackward:
         call = self.call
         if call is None or mark is None or mark.written != call.written:
             return None
-        home = code_of(torch.utils.checkpoint.CheckpointFunction.backward)
+        home = torch.utils.checkpoint.CheckpointFunction.backward.__code__
         both = [home in mark.stack, any(home is live_frame.code for live_frame in self.live_frames)]
         return ("two" if all(both) else "around") if any(both) else None
 
@@ -153,7 +142,10 @@ class _SecondBackward:
         """Return the attributes that hold a tensor of the graph; none if the roots are the same."""
         if self.call is None or self.again is not None:
             return []
-        return _graph_attribute.find(self.call, self.frames)
+        # An input computed once may be the link instead: tied_an_input_that_was_computed_once.py.
+        joined = () if self.joined is None or self.hidden_state() else self.joined[1]
+        is_state = joined and self.note is not None and user_frame(joined) == user_frame(self.note.stack)
+        return _graph_attribute.find(self.call, self.frames, joined if is_state else ())
 
     def hidden_state(self) -> HiddenState:
         """Return the state that ties both graphs, by what sets it: a statement, a loop or a method."""
@@ -263,7 +255,7 @@ def _set_by_method(joined: Stack, freed: Stack, frames: Sequence[FrameType]) -> 
     owners = [held for held in _graph_attribute.objects_in(frames) if _graph_attribute.has_method(held, code)]
     if not names or len(owners) != 1:
         return {}
-    own = contents(owners[0])
+    own = _graph_attribute.held(owners[0])
     way = ProgramNames(frames).way_to(owners[0]) or receiver
     return {f"{way}.{name}": own[name] for name in names if _graph_attribute.tensors(own.get(name))}
 

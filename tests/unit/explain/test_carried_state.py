@@ -102,6 +102,49 @@ def test_the_line_to_detach_in(tmp_path, step, said, code):
         runpy.run_path(str(path))
 
 
+KEPT = """\
+import torch
+
+torch.manual_seed(0)
+rnn = torch.nn.RNN(2, 2)
+
+
+class Carry:
+    hidden = None
+    {decorator}
+    def keep({owner}, h):
+        {owner}.hidden = h
+
+
+def forward(x):
+    y, h = rnn(x, carry.hidden)
+    carry.keep(h)
+    return {returned}
+
+
+carry = {made}
+for _ in range(3):
+    forward(torch.ones(3, 1, 2)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("returned", ["y", "h"])
+@pytest.mark.parametrize(
+    ("decorator", "owner", "made"), [("@classmethod", "cls", "Carry"), ("", "self", "Carry()")]
+)
+def test_the_line_that_keeps_a_state_for_another_function(tmp_path, decorator, owner, made, returned):
+    """A class or an object keeps it, and another function reads it; the loss may be of what is not kept."""
+    path = tmp_path / "script.py"
+    path.write_text(KEPT.format(decorator=decorator, owner=owner, made=made, returned=returned))
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        runpy.run_path(str(path))
+    fix = caught.value.finding.fixes[0]
+    assert ("between steps in line 11" in fix.title, fix.code) == (True, f"{owner}.hidden = h.detach()")
+    path.write_text(path.read_text().replace(f"{owner}.hidden = h", fix.code))
+    with unclobber.watch(strict=True):
+        runpy.run_path(str(path))
+
+
 def test_two_losses_of_one_forward():
     """Here the second backward comes too late, and a later step is the way out."""
 
