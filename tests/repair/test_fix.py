@@ -724,7 +724,7 @@ def test_gradients_that_are_zero(fix):
 
 
 def test_a_gradient_by_torch_func_is_not_compared(fix):
-    """An edit after which the program does the same to its end is shown, and that it is not proved is said."""
+    """An edit after which the program does the same to its end is shown, with the reason for no proof."""
     done = fix(
         """
         import torch
