@@ -389,6 +389,19 @@ def test_the_edit_of_a_write_is_first_where_several_lines_saved(tmp_path):
     ]
 
 
+def test_the_edit_of_a_write_through_a_detached_name_is_first(tmp_path):
+    """A copy for backward would leave the other name with the written values."""
+    path = tmp_path / "script.py"
+    text = "{}m.mul_(2)\nprint(m)\nz.sum().backward()\n"
+    computed = text.format(f"{HEAD}y = w.softmax(-1)\nz = y * 2\nm = y.detach()\n")
+    first, second, *_ = with_candidates(reported(path, computed), str(path)).findings[0].fixes
+    assert first.title == "write `m` into a new tensor, so that `y` keeps its values, in line 7"
+    assert second.title.startswith("or let the write go to a copy of `w.softmax(-1)`")
+    leaf = text.format(f"{HEAD}z = w.exp() * w.square()\nm = w.detach()\n")
+    first, second, *_ = with_candidates(reported(path, leaf), str(path)).findings[0].fixes
+    assert "keeps its values" not in first.title + second.title
+
+
 def test_a_copy_to_write_to_is_first_where_several_lines_saved(tmp_path):
     """It ends both findings, and the line is the one before which it is inserted."""
     path = tmp_path / "script.py"

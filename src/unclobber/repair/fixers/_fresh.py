@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
-from .._syntax import Comprehension, Function, Source, is_constant, is_name, root_name, walk
+from .._syntax import Comprehension, Function, Source, is_constant, is_name, method_call, root_name, walk
 
 _TELLS = frozenset(
     {"backward", "data_ptr", "dim", "element_size", "is_contiguous", "item", "nelement", "numel", "size",
@@ -146,6 +146,11 @@ def may_be_part(source: Source, statement: ast.AST, code: str) -> bool:
         or (isinstance(value, ast.Call) and last_name(value.func) in views)
         for value in _values_of(source, statement, code)
     )
+
+
+def detached_from(source: Source, statement: ast.AST, code: str) -> str:  # `y` of `x = y.detach()`
+    bases = (method_call(value, "detach") for value in _values_of(source, statement, code))
+    return next((base.id for base in bases if isinstance(base, ast.Name)), "")
 
 
 def _values_of(source: Source, statement: ast.AST, name: str) -> list[ast.expr | None]:

@@ -30,11 +30,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if two_losses(finding, project):
         return
     made = list(callers(project, finding.saved))
-    turns = {
-        above
-        for _, source, backward in callers(project, finding.needed)
-        for above in source.all_above(backward)
-    }
+    backwards = list(callers(project, finding.needed))
+    turns = {above for _, source, backward in backwards for above in source.all_above(backward)}
     loop = next(filter(None, (source.loop_round(statement) for _, source, statement in made)), None)
     # What each turn computes before its own backward is no constant: `self.h = self.cell(x, self.h)`.
     for path, source, statement in () if loop in turns else made:
@@ -42,7 +39,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             text = source.replaced({value: detached(source, value) for value in values})
             title = f"keep `{shortened(source.code(values[0]))}` detached"
             yield Candidate(title, {path: text}, offered=True, note=_NOTE)
-    for path, source, statement in callers(project, finding.needed):
+    for path, source, statement in backwards:
         for loop in _loops_before(source, statement):
             title = f"run `{source.text.splitlines()[loop.lineno - 1].strip()}` under `no_grad`"
             text = source.block_put_under(loop, f"with {source.torch_name}.no_grad():")

@@ -115,16 +115,9 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
     # The call takes the place of the first removed line, so that comments have a line to go to.
     first, *others = kept.values()
     save = _with_comments_of([first, *others], f"{first.indent}{ctx}.save_for_backward({names})", source)
-    return source.edited(
-        Splice(first.above, first.end, save),
-        *map(source.removed, others),
-        *(
-            source.change(node, node.attr)
-            for node in walk(backward)
-            if is_attribute_of(node, back) and node.attr in kept
-        ),
-        load,
-    )
+    reads = (node for node in walk(backward) if is_attribute_of(node, back) and node.attr in kept)
+    named = (source.change(node, node.attr) for node in reads)
+    return source.edited(Splice(first.above, first.end, save), *map(source.removed, others), *named, load)
 
 
 def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
