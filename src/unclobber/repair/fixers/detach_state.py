@@ -48,7 +48,7 @@ def of_another_turn(propose: _Propose) -> _Propose:
                         yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
         # Another loss may need the graph that is kept (test_fix.py, test_a_mean_that_is_carried).
         loops = filter(None, (source.loop_round(statement) for _, source, statement in places))
-        if any(source.code(loop).count(".backward(") > 1 for loop in loops):
+        if any(sum(method_call(node, "backward") is not None for node in walk(loop)) > 1 for loop in loops):
             yield from (replace(candidate, offered=True) for candidate in propose(finding, project))
 
     return proposals
