@@ -32,8 +32,7 @@ class Evidence:
     carried: bool
     """Whether the backward call before, from the same line, kept this part of the graph
     (``retain_graph=True``), and the same weight was used on its results since."""
-    feeds_others: bool
-    """Whether a step wrote last, and backward also goes to leaves of others that read what came of this."""
+    feeds_others: bool  # whether a step wrote last, and backward also goes to leaves of what read this
     changed_too: tuple[Site | None, ...]
     """Save sites of other tensors that have changed and that the same backward has yet to read."""
     unread: bool  # whether no computed gradient reads its values

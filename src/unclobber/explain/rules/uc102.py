@@ -34,7 +34,10 @@ _UNCHECKED = (
 )
 _UNSEEN = "was overwritten unseen by torch"
 _COMPILED = "torch.compile makes one function of all backwards in it, which compares no version counters"
-_SEEN_UNDER_NO_GRAD = "torch would see the write, and refuse, under torch.no_grad() instead of through .data"
+_SEEN_UNDER_NO_GRAD = (
+    "torch would see the write, and refuse, under torch.no_grad() instead of through .data; neither enters "
+    "the graph, so that gradients flow on through the tensor as if nothing had been written"
+)
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -62,9 +65,7 @@ def judge_compiled(evidence: StaleEvidence) -> Finding:
 
 def _finding(evidence: Evidence, **names: str) -> Finding:
     """Return the finding with the writes that touched the tensor."""
-    notes = _own_writes.notes(evidence)
-    if evidence.unchecked:
-        notes = (*notes, _UNCHECKED)
+    notes = (*_own_writes.notes(evidence), *([_UNCHECKED] if evidence.unchecked else ()))
     last = evidence.culprit
     if last is not None and not last.library and last.past_counter in ("data", "set data"):
         notes = (*notes, _SEEN_UNDER_NO_GRAD)
