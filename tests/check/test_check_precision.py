@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 from test_check_programs import found_in
@@ -882,21 +882,20 @@ def test_a_loss_that_was_differentiated_is_returned(result, count, early):
     assert found_in(body.format(early=early, result="loss") + caller) == []
 
 
+LOSSES = """
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters())
+losses = []
+for step in range(8):
+    losses.append(net(torch.randn(5, 4)).pow(2).mean())
+"""
+
+
 @pytest.mark.parametrize(("last", "count"), [("[-1]", 0), ("[0]", 1)])
 def test_the_last_item_of_a_list(last, count):
     """It is what was appended last (`CFair.py` of Learning-fair-representations-for-accuracy-parity)."""
-    body = """
-    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(net.parameters())
-    losses = []
-    for step in range(8):
-        losses.append(net(torch.randn(5, 4)).pow(2).mean())
-        loss = losses{}
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    """
-    assert len(found_in(body.format(last))) == count
+    turn = f"loss = losses{last}\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+    assert len(found_in(LOSSES + indent(turn, "    "))) == count
 
 
 @pytest.mark.parametrize(("second", "count"), [("nn.LeakyReLU(inplace=True)", 0), ("nn.ReLU()", 1)])
@@ -991,16 +990,6 @@ def test_a_property_that_is_set(cut, count):
 @pytest.mark.parametrize(("end", "count"), [("losses.clear()", 0), ("pass", 1)])
 def test_a_list_that_is_cleared(end, count):
     """The next losses are those of the stepped weights."""
-    body = """
-    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(net.parameters())
-    losses = []
-    for step in range(8):
-        losses.append(net(torch.randn(5, 4)).pow(2).mean())
-        if len(losses) == 4:
-            optimizer.zero_grad()
-            sum(losses).backward()
-            optimizer.step()
-            {}
-    """
-    assert len(found_in(body.format(end))) == count
+    fourth = f"optimizer.zero_grad()\nsum(losses).backward()\noptimizer.step()\n{end}\n"
+    turn = "if len(losses) == 4:\n" + indent(fourth, "    ")
+    assert len(found_in(LOSSES + indent(turn, "    "))) == count

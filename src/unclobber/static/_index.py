@@ -191,8 +191,9 @@ def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
 
 
 def setter_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:  # of a property
-    functions = (each for own in lineage(cls) for each in own.body if isinstance(each, FunctionNode))
-    return next((f for f in functions if f.name == name and has_decorator(f, f"{name}.setter")), None)
+    bodies = (own.body for own in lineage(cls) if name in _methods(own))
+    named = (f for body in bodies for f in body if isinstance(f, FunctionNode) and f.name == name)
+    return next((f for f in named if has_decorator(f, f"{name}.setter")), None)
 
 
 @lru_cache(maxsize=1024)
