@@ -77,12 +77,10 @@ class Source:
         return covering[0] if len(covering) == 1 else None  # None if there isn't exactly one
 
     def in_header(self, line: int) -> ast.expr | None:
-        for node in self.nodes:
-            if isinstance(node, ast.If | Loop) and node.lineno <= line:
-                value = node.iter if isinstance(node, For) else node.test
-                if line <= _end_line(value):
-                    return value
-        return None
+        headers = (node for node in self.nodes if isinstance(node, ast.If | Loop | ast.withitem))
+        names = ("test", "iter", "context_expr")
+        values = (getattr(node, name, None) for node in headers for name in names)
+        return next((value for value in values if value and value.lineno <= line <= _end_line(value)), None)
 
     def expressions(self, site: Site) -> list[ast.expr]:
         """Return all expressions inside a site's span, outermost first."""

@@ -33,6 +33,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
         callers=(),
         variant=None,
         below=(),
+        harmless=False,
     ):
         path = tmp_path / "program.py"
         path.write_text(dedent(text).lstrip("\n"))
@@ -50,6 +51,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             code,
             "a message",
             variant=variant,
+            harmless=harmless,
             saved=save(saved and replace(place(saved), below=below), **(facts or {})),
             writes=writes,
             needed=Need(place(needed)) if needed else None,

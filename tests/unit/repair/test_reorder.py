@@ -215,3 +215,28 @@ def test_a_recorded_write_stays(proposed):
     assert not proposed(
         FIXERS["reorder"], "UC101", text, saved="x.exp()", write="h.mul_(2)", needed="loss.backward()"
     )
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_block_that_restores_what_it_writes_goes_above_the_forward(proposed, restored):
+    """Weights that are swapped for others and back are then as they were when the forward saves them."""
+    text = """
+    losses = student(x)
+    w = weight(y)
+    with swapped(student) as judge:
+        agreement = judge(x) * w
+    loss = losses * agreement
+    loss.backward()
+    """
+    first = """
+    w = weight(y)
+    with swapped(student) as judge:
+        agreement = judge(x) * w
+    losses = student(x)
+    loss = losses * agreement
+    loss.backward()
+    """
+    places = {"saved": "student(x)", "write": ("swapped(student)", 3), "needed": "loss.backward()"}
+    facts = {"name": "student.weight"}
+    found = proposed(FIXERS["reorder"], "UC101", text, **places, facts=facts, harmless=restored)
+    assert (dedent(first).lstrip("\n") in found) is restored

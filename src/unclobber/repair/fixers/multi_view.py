@@ -106,11 +106,9 @@ def _numbers(value: ast.expr) -> int | list[int] | None:
         number = ast.literal_eval(value)
     except ValueError:
         return None
-    if isinstance(number, int):
-        return number
     if isinstance(number, (list, tuple)) and all(isinstance(part, int) for part in number):
         return list(number)
-    return None
+    return number if isinstance(number, int) else None
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str, bool]]:

@@ -54,9 +54,8 @@ def _first(
 
 def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
     """Yield the last assignments before the loop of the names that a backward's statement reads."""
-    loop = source.loop_round(backward)
+    loop, wanted = source.loop_round(backward), names_in(backward)
     block = [] if loop is None else source.block(loop)
-    wanted = names_in(backward)
     for line in reversed(block[: block.index(loop)] if loop is not None else []):
         if is_small(line) and binds(line) & wanted:
             yield line

@@ -29,12 +29,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the backward's lines above the update that wrote or the write; and with ``inputs=``, here too."""
     if not (finding.code == "UC102" or overwrites_parameters(finding) or is_unrecorded(finding, project)):
         return
+    yield from _restored_before(finding, project)
     for path, source, backward in callers(project, finding.needed):
         wrote = callers(project, *reversed(finding.writes))
         statements = [statement for other, _, statement in wrote if other == path]
         limits = limited(source, backward)
         here = [s for s in statements if source.function(s) is source.function(backward)] or statements
-        names = " before ".join(f"`{shortened(source.code(node))}`" for node in (backward, *here[:1]))
+        names = _in_order(source, backward, *here[:1])
         for statement in statements:
             # Between that update's backward and its step it would mostly add to the step's gradients.
             for text, late in zip(rewrites(source, statement, backward), (False, True), strict=False):
@@ -47,6 +48,19 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             texts = (rewrites(edited, at, last) for at in above if at is not None and last is not None)
             for text in (text for each in texts for text in each):
                 yield Candidate(f"{title}, before the step", {path: text}, moves=True, late=True, note=_NOTE)
+
+
+def _restored_before(finding: Finding, project: Project) -> Iterator[Candidate]:
+    """Yield the statement that wrote, and restored what it wrote, above the one that saved."""
+    writes = finding.writes if finding.harmless else ()
+    for path, source, save in callers(project, finding.saved):
+        for write in (at for other, _, at in callers(project, *writes) if other == path):
+            for text in rewrites(source, save, write):
+                yield Candidate(f"run {_in_order(source, write, save)}", {path: text})
+
+
+def _in_order(source: Source, *nodes: ast.AST) -> str:
+    return " before ".join(f"`{shortened(source.code(node))}`" for node in nodes)
 
 
 def limited(source: Source, backward: ast.AST) -> str:
@@ -111,28 +125,20 @@ def _moved(source: Source, target: ast.stmt, passed: list[ast.stmt], lines: list
     place = source.line(target)
     if place in lines:
         return
-    inserted, splices = [], []
-    for line in lines:
-        start = line.start - len(_comments(source, line))
-        inserted.append(source.text[start : line.end])
-        splices.append(Splice(start, line.end, ""))
+    spans = [(line.start - len(_comments(source, line)), line.end) for line in lines]
+    inserted = [source.text[start:end] for start, end in spans]
+    splices = [Splice(start, end, "") for start, end in spans]
     at = place.start - len(_comments(source, place))
-    kept = [
-        (call, keyword)
-        for statement in passed
-        for call in calls(statement, ("backward",))
-        for keyword in call.keywords
-        if keyword.arg == "retain_graph"
-    ]
+    others = (call for statement in passed for call in calls(statement, ("backward",)))
+    kept = [(call, word) for call in others for word in call.keywords if word.arg == "retain_graph"]
     mine = next((call for node in lines[-1].statements for call in calls(node, ("backward",))), None)
     if kept and mine is not None and "retain_graph" not in inserted[-1]:
         call, keyword = kept[-1]
         flagged = source.edited(with_argument(source, mine, source.code(keyword)))
-        start = splices[-1].start
-        block = [*inserted[:-1], flagged[start : splices[-1].end + len(flagged) - len(source.text)]]
-        yield source.edited(Splice(at, at, "".join(block)), *splices, without(call, keyword, source))
-    else:
-        yield source.edited(Splice(at, at, "".join(inserted)), *splices)
+        start, end = spans[-1]
+        inserted[-1] = flagged[start : end + len(flagged) - len(source.text)]
+        splices.append(without(call, keyword, source))
+    yield source.edited(Splice(at, at, "".join(inserted)), *splices)
 
 
 def _comments(source: Source, line: Line) -> str:
