@@ -455,3 +455,41 @@ def test_a_long_network_that_draws_samples(tmp_path, drawn, codes):
     write_tree(tmp_path, {"actor.py": actor})
     found = check_text(dedent(train), str(tmp_path / "train.py"))
     assert [one.code for one in found] == codes
+
+
+CHOSEN = """
+    from torch import nn
+    class Block(nn.Module):
+        def __init__(self, a, b, act="relu"):
+            super().__init__()
+            layers = [nn.Linear(a, b)]
+            if act == "relu":
+                layers += [nn.ReLU()]
+            elif act == "tanh":
+                layers += [nn.{}()]
+            self.block = nn.Sequential(*layers)
+        def forward(self, x):
+            return self.block(x)
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up1, self.up2 = Block(3, 8), Block(8, 3, act="Tanh")
+        def forward(self, x):
+            return self.up2(self.up1(x))
+"""
+STEPPED = """
+    gate, judge = Gate(), torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    opt = torch.optim.Adam(gate.parameters())
+    for x in data:
+        fake = gate(x)
+        fake.mean().backward(retain_graph=True)
+        opt.step()
+        judge(fake).abs().mean().backward()
+"""
+
+
+@pytest.mark.parametrize(("last", "flags"), [("Tanh", [("UC101", "opt.step()")]), ("Unknown", [])])
+def test_a_graph_goes_through_any_activation_that_an_argument_chooses(tmp_path, monkeypatch, last, flags):
+    """Both branches give a layer of torch's, so that the weights below it are surely needed."""
+    monkeypatch.setattr("test_check_imports.NETS", CHOSEN.format(last))
+    assert found_in(tmp_path, "beside", STEPPED, names="Gate") == flags

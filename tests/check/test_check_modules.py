@@ -422,3 +422,20 @@ def test_another_item_of_a_list(before, expected):
     states[-1].sum().backward()
     """
     assert blamed(body) == expected
+
+
+@pytest.mark.parametrize(("tanh", "count"), [("nn.ReLU(inplace=True)", 1), ("nn.Tanh()", 0)])
+def test_a_write_that_an_argument_chooses(tanh, count):
+    """Of two activations that may follow another one, both must write for a flag without a request."""
+    text = """
+    class Net(nn.Module):
+        def __init__(self, act):
+            super().__init__()
+            if act == "relu":
+                self.act = nn.ReLU(inplace=True)
+            else:
+                self.act = {}
+        def forward(self, x):
+            return self.act(torch.sigmoid(x))
+    """
+    assert len(blamed(dedent(text.format(tanh)))) == count

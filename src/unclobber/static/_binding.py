@@ -22,7 +22,6 @@ from ._values import (
     Dimension,
     Grad,
     Leaf,
-    ModuleData,
     Value,
     ViewOrigin,
     any_of,
@@ -141,7 +140,7 @@ def _set_inplace(run: FileRun, holder: ast.expr, base: Value, state: FlowState, 
 def _with_inplace(part: Value, chosen: str, *, inplace: bool) -> Value:
     if part.kind != "module":
         return part
-    data: ModuleData = part.data
+    data = part.data
     parts = tuple(_with_inplace(each, chosen, inplace=inplace) for each in data.parts)
     is_chosen = re.search(rf"\b{data.kind}\b", chosen) is not None
     return part._replace(data=data._replace(inplace=inplace if is_chosen else data.inplace, parts=parts))

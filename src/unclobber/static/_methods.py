@@ -16,20 +16,7 @@ from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
 from ._state import FlowState
-from ._values import (
-    ANY,
-    CONTAINERS,
-    PLAIN,
-    Constant,
-    Grad,
-    Leaf,
-    Value,
-    ViewOrigin,
-    leaf_of,
-    named,
-    sequence,
-    shared,
-)
+from ._values import ANY, PLAIN, Constant, Grad, Leaf, Value, ViewOrigin, leaf_of, named, sequence, shared
 from ._writes import WriteEffect, backward, concerns, saving, updated, write
 
 _LONG = {"cuda": "to", "cpu": "to", "new": "new_empty"}  # by a method that the table doesn't have
@@ -161,7 +148,7 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         items = items if len(items) < 12 else (*items[:5], Value(), *items[-5:])  # a gap in a long list
         made = sequence((*items, *more))._replace(owners=receiver.owners | value.owners)
         bind(run, call.holder, made, state)
-    elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
+    elif receiver.kind == "module":
         # A second round may come to another branch (`get_nonlinear` of FunASR's campplus).
         is_other = run.again and state.guards and receiver.data.kind == "Sequential"
         value = Value(places=run.new_place()) if is_other else value

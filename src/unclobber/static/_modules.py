@@ -14,7 +14,7 @@ from ._index import FUNCTION, MODULE, FunctionNode, home_of, is_a, method_of, un
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, SaveEffect
+from ._state import FlowState, SaveEffect, alternatives
 from ._values import ANY, CONTAINERS, NEVER, Constant, Grad, Leaf, ModuleData, Value, renamed_part, sequence
 from ._writes import RECURRENT, Effect, WriteEffect, confirm, given_to_unread, perform
 
@@ -51,6 +51,9 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
                 result = unknown_result(run, state, [first])
                 first = given_to_unread(run, state, node, (), result, part.name or "a part")
         return _used(run, state, first, module, given._replace(values=[]))
+    if not data.kind:
+        parts = [part._replace(name=module.name) for part in data.parts]
+        return alternatives(state, parts, lambda end, part: apply(run, end, part, given))
     if data.kind in PASSES:
         return first
     facts = torch_table().modules.get(data.kind)
@@ -108,7 +111,11 @@ def network_result(run: FileRun, state: FlowState, module: Value, given: Given) 
 def _has_weights(run: FileRun, module: Value, depth: int = 0) -> bool:
     """Return whether a network surely has parameters: `TC` of FingerRec's repository only moves its input."""
     parts = class_attributes(run, module.data).values() if depth < 4 else ()
-    layers = [torch_table().modules.get(part.data.kind) for part in parts if part.kind == "module"]
+    layers = [
+        torch_table().modules.get(part.data.kind)
+        for part in parts
+        if part.kind == "module" and part.data.kind
+    ]
     of_torch = any(facts is None or facts.parameters for facts in layers)  # None: of a container
     inner = any(_has_weights(run, part, depth + 1) for part in parts if part.kind == "object")
     return run.trains(module.name) or inner or of_torch or any(part.leaf for part in parts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
 
 from ._rules import CheckRule, Suspicion
@@ -135,3 +136,13 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     merged.guards = a.guards & b.guards
     merged.bound_if = {key: names for key, names in a.bound_if.items() if b.bound_if.get(key) is names}
     return merged
+
+
+def alternatives(
+    state: FlowState, choices: Sequence[Value], call: Callable[[FlowState, Value], Value]
+) -> Value:
+    """Return the result of a call of any one of several values; what happens in only one is less sure."""
+    ends = [state.but(quiet=state.quiet + 1).copy() for _ in choices]
+    results = list(map(call, ends, choices))
+    vars(state).update(vars(reduce(merge, ends)), quiet=state.quiet)
+    return reduce(join, results)

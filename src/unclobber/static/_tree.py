@@ -115,8 +115,7 @@ class SourceTree:
 
     def lines_in(self, site: WriteSite, scope: Scope) -> dict[int, int]:
         """Return the lines of a function that are a place or lead to it, with how many calls deep it is."""
-        file = self.files[site.path]
-        own = file.scope(site.line)
+        own = self.files[site.path].scope(site.line)
         if own is scope:
             return {site.line: 0}
         reached, wanted = dict[int, int](), {own.name if own.bare == "forward" else own.bare}

@@ -93,7 +93,7 @@ class OnlyGraph(NamedTuple):
 class ModuleData(NamedTuple):
     """A torch module."""
 
-    kind: str  # the class: `Linear`
+    kind: str  # the class: `Linear`; empty if it is any one of its parts, as an argument chooses
     inplace: bool
     parts: tuple[Value, ...]  # the members of a `Sequential` or `ModuleList`
     span: SourceSpan
@@ -247,27 +247,29 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             return max(a, b, key=lambda each: sum(item.may > 0 for item in each.items))
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
-        if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
-            parts = a.data.parts
-            if a.data.kind == "ModuleList" and len(parts) == len(b.data.parts):  # one of two at each place
-                parts = tuple(map(join, parts, b.data.parts))
-            elif a.data.kind == "ModuleList":  # one branch may append
-                parts = (*parts, *(part for part in b.data.parts if part not in parts))
-            return a._replace(owners=_owners(a, b), data=a.data._replace(parts=parts))
-        return Value(name=a.name or b.name, owners=_owners(a, b))
-    if a.kind == "library" and a.data != b.data:
-        return None  # an activation that an argument chooses
-    if a.kind in ("object", "function", "optimizer", "class", "library"):
-        return a if a.data == b.data else a._replace(owners=a.owners | b.owners)
+        return _join_modules(a, b)
+    if a.may_be_tensor or (a.kind == "library" and a.data != b.data):  # as an argument chooses an activation
+        return None
     if a.kind == "plain":
         return PLAIN
-    return None
+    return a if a.data == b.data else a._replace(owners=a.owners | b.owners)
 
 
-def _owners(a: Value, b: Value) -> frozenset[str]:
-    """Return the modules that one of two modules may be; empty if they are one."""
-    either = {a.name, b.name} - {""}
-    return a.owners | b.owners | (either if len(either) > 1 else set())
+def _join_modules(a: Value, b: Value) -> Value:
+    """Return the join of two modules: a list of both, or any one of them; chains that differ are unknown."""
+    data, other, parts = a.data, b.data, a.data.parts
+    either = {a.name, b.name} if a.name and b.name and a.name != b.name else set()
+    owners = a.owners | b.owners | either  # the modules that it may be
+    if data.kind == other.kind == "ModuleList" and len(parts) == len(other.parts):  # one of two at each place
+        parts = tuple(map(join, parts, other.parts))
+    elif data.kind == other.kind == "ModuleList":  # one branch may append
+        parts = (*parts, *(part for part in other.parts if part not in parts))
+    elif data.kind != other.kind:
+        parts = tuple(part for each in (a, b) for part in ((each,) if each.data.kind else each.data.parts))
+        if not CONTAINERS.isdisjoint(part.data.kind for part in parts):
+            return Value(name=a.name or b.name, owners=owners)
+        data = data._replace(kind="", inplace=False)
+    return a._replace(owners=owners, data=data._replace(parts=parts))
 
 
 def _join_tensors(a: Value, b: Value) -> Value:

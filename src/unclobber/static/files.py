@@ -167,9 +167,9 @@ def check_files(
             if (result := known.get(path)) is None:
                 result = next(checked)
                 if kept is not None:
-                    result_kept = CleanFile(result.lines, result.commented, result.read)
                     is_clean = not (result.findings or result.problem)
-                    kept.keep(path, result_kept if is_clean else None, is_named=path in named)
+                    own = CleanFile(result.lines, result.commented, result.read) if is_clean else None
+                    kept.keep(path, own, is_named=path in named)
             results.append(result)
             if done is not None:
                 done(result)

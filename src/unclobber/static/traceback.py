@@ -44,8 +44,7 @@ class TracebackAnswer:
             text: The text that a user pastes into an issue.
             paths: Absolute paths of the Python files of the program.
         """
-        tree = SourceTree(paths)
-        pasted = read_pasted(text)
+        tree, pasted = SourceTree(paths), read_pasted(text)
         candidates, unknown = ranked(pasted, tree)
         causes = tuple(_cause(candidate, pasted.kind or "saved", tree) for candidate in candidates)
         return TracebackAnswer(pasted.kind, causes, tuple(unknown), tree.lines)
