@@ -80,7 +80,8 @@ class Holders:
             return
         names, sharers = self._in(frame, value)
         # Each part that `chunk` gives is a view of one base.
-        views = 1 + list(map(_base_id, sharers.values())).count(_base_id(value))
+        bases = [id(sharer._base) for sharer in sharers.values()]
+        views = 1 + bases.count(id(value._base))
         memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves, views)
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
@@ -181,10 +182,6 @@ def _called(value: object) -> int:
 def _calls(value: object) -> int:
     """Return the references to an argument that nothing but two calls hold, one within the other."""
     return _called(value)
-
-
-def _base_id(tensor: torch.Tensor) -> int:
-    return id(tensor._base)
 
 
 _ITERABLES: tuple[Iterable[Any], ...] = ([], (), {}, {}.values(), {}.items())

@@ -319,7 +319,7 @@ class _StateComparison:
                 return ""
             if a.value is not None and a.value.dtype != b.value.dtype:
                 return f"is {str(b.value.dtype)[6:]} instead of {str(a.value.dtype)[6:]}"
-            if a.value is not None and not _agree(a.value, b.value):
+            if a.value is not None and not compared(a.value, b.value).is_rounding:
                 return "has another value"
             if a.records != b.records and not (self._against.detaches and a.records):
                 return "requires grad" if b.records else "does not require grad any more"
@@ -329,12 +329,8 @@ class _StateComparison:
             return "" if large or a.value == b.value else f"is {b.value} instead of {a.value}"
         numbers = isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex))
         if numbers and not self._against.exactly:
-            close = _agree(torch.tensor(a.value).float(), torch.tensor(b.value).float())
-            return "" if close else f"is {b.value} instead of {a.value}"
+            values = (torch.tensor(each.value).float() for each in (a, b))
+            return "" if compared(*values).is_rounding else f"is {b.value} instead of {a.value}"
         if repr(a.value) == repr(b.value):
             return ""
         return f"is {b.value} instead of {a.value}" if numbers else "has another value"
-
-
-def _agree(first: torch.Tensor, other: torch.Tensor) -> bool:
-    return compared(first, other).is_rounding

@@ -18,7 +18,7 @@ from unclobber.repair.project import Project
 def proposed(tmp_path: Path) -> Callable[..., list[str]]:
     """``proposed(fixer, code, text, saved=…, write=…, needed=…)``: the texts that a fixer proposes for a
     finding whose places are the given expressions, or ``(expression, line)`` pairs, for ``write`` also a
-    list of them."""
+    list of them. ``sure``: only those without a doubt."""
 
     def run(
         fixer,
@@ -34,6 +34,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
         variant=None,
         below=(),
         harmless=False,
+        sure=False,
     ):
         path = tmp_path / "program.py"
         path.write_text(dedent(text).lstrip("\n"))
@@ -57,6 +58,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             needed=Need(place(needed)) if needed else None,
         )
         project = Project(str(tmp_path.resolve()), loaded=(str(path.resolve()),))
-        return [candidate.texts[str(path)] for candidate in fixer(finding, project)]
+        proposals = [each for each in fixer(finding, project) if not (sure and each.in_doubt)]
+        return [candidate.texts[str(path)] for candidate in proposals]
 
     return run

@@ -45,6 +45,23 @@ def test_without_a_name_every_operand_is_a_candidate(proposed):
     assert not any("torch.clone" in line for line in lines)
 
 
+@pytest.mark.parametrize(("named", "count"), [(None, 2), ("left", 1)])
+def test_parts_of_which_any_may_be_saved_are_cloned_together(proposed, named, count):
+    """A report can't know which of two slices ``einsum`` has saved, and mostly it is both."""
+    text = """
+    import torch
+    def f(chart, rule, i, j):
+        left = chart[i, i:j]
+        right = chart[i + 1:j, j]
+        chart[i, j] = torch.einsum("abc,kb,kc->a", rule, left, right)
+    """
+    places = {"saved": "torch.einsum(", "write": "chart[i, j] ="}
+    texts = proposed(clone_saved, "UC101", text, **places, facts={"expression": named})
+    sure = proposed(clone_saved, "UC101", text, **places, facts={"expression": named}, sure=True)
+    assert [each.count(".clone()") for each in sure][:1] == [count]
+    assert {each.count("left = chart[i, i:j].clone()") for each in texts[:3]} >= {1}
+
+
 def test_a_result_is_kept_by_copying_the_value(proposed):
     """An operation that saved its result keeps it alone if the program goes on with a copy."""
     texts = proposed(clone_saved, "UC101", PROGRAM, saved="torch.exp(x)", facts={"role": "result"})

@@ -40,14 +40,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for site, (path, source, statement) in saved_statements(finding, project):
         named = finding.saved.expression
         read = {re.split(r"\W", named, maxsplit=1)[0]} if named else names_in(statement)
-        for name, value in () if runs_again else _bound_once(source, statement, read):
-            title = f"clone `{shortened(source.code(value), 40)}` before it is saved"
+        parts = [] if runs_again else list(_bound_once(source, statement, read))
+        # Without a name any of them may be what was saved, so that a report shows a copy of each.
+        for some in [[part] for part in parts] + [parts] * (len(parts) > 1 and not named):
+            codes = [source.code(value) for _, value in some]
+            verb = "it is" if len(some) == 1 else "they are"
+            title = f"clone {' and '.join(f'`{shortened(code, 40)}`' for code in codes)} before {verb} saved"
             # A view of the variable may be written; what is read after the write may be meant to be new.
-            of = [source.code(place) for place in filter(None, [root_place(value)])]
-            guess = any([*map(text.code, targets(text, at))] != of for _, (_, text, at) in writes)
-            guess |= any(text is source and read_later(source, at, name) for _, (_, text, at) in writes)
+            of = {source.code(place) for _, value in some if (place := root_place(value))}
+            guess = any({*map(text.code, targets(text, at))} != of for _, (_, text, at) in writes)
+            later = (at for _, (_, text, at) in writes if text is source)
+            guess |= any(read_later(source, at, name) for at in later for name, _ in some)
             if named or not guess:
-                yield Candidate(title, {path: source.replaced({value: cloned(source, value)})}, guess=guess)
+                new = source.replaced({value: cloned(source, value) for _, value in some})
+                yield Candidate(title, {path: new}, guess=guess or not (named or some == parts))
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
             title, code, shared = _with_copy(source, node, is_result=is_result)
