@@ -92,11 +92,9 @@ def generators() -> dict[str, str]:
         "torch": _hash(bytes(torch.get_rng_state().tolist())),
         "random": _hash(repr(random.getstate()).encode()),
     }
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        digests["numpy"] = _hash(
-            repr([numpy.asarray(part).tolist() for part in numpy.random.get_state()]).encode()
-        )
+    if (numpy := sys.modules.get("numpy")) is not None:
+        parts = [numpy.asarray(part).tolist() for part in numpy.random.get_state()]
+        digests["numpy"] = _hash(repr(parts).encode())
     return digests
 
 
@@ -112,11 +110,8 @@ def compare_end_states(reference: EndState, other: EndState, against: Against) -
             different.append(Different(stream, _first_other_line(stream, mine, theirs), slots=slots))
     for path in sorted(reference.files.keys() | other.files.keys()):
         if reference.files.get(path) != other.files.get(path):
-            what = (
-                "is not written" if path not in other.files
-                else "is written" if path not in reference.files
-                else "holds something else"
-            )  # fmt: skip
+            written = "holds something else" if path in reference.files else "is written"
+            what = written if path in other.files else "is not written"
             different.append(Different("files", f"the file `{os.path.basename(path)}` {what}"))
             break
     for name, state in reference.random.items():
@@ -192,8 +187,6 @@ def _hash(data: bytes) -> str:
 
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-
-
 _TIMES = re.compile(
     r"\d{4}-\d\d-\d\d|\d+:\d\d:\d\d(?:[.,]\d+)?"  # a date, a clock
     r"|\d+:\d\d<(?:\d+:\d\d|\?)"  # a progress bar's: passed<left

@@ -9,7 +9,7 @@ from ..model import Finding
 from ._candidate import Candidate
 from ._syntax import parse
 from .fixers import FIXERS, Fixer
-from .fixers._fresh import detached_from, may_be_part
+from .fixers._fresh import collected_in, detached_from, may_be_part
 from .fixers._needless import with_fewer_copies
 from .fixers._sites import is_unrecorded, write_statements
 from .project import Project
@@ -29,12 +29,13 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
     other = _of_write(finding, project, best, by_write) if is_new else None
     both = [best] if best else []
     if other is not None and is_end(other):
-        # What was saved is another name's value, which a copy for backward would leave overwritten.
+        # What was saved is another's value, which a copy for backward would leave overwritten.
         is_result = finding.saved is not None and finding.saved.role == "result"
-        places = [(source, at) for _, (_, source, at) in write_statements(finding, project) if is_result]
-        alias = "".join(detached_from(*place, other.shared_name) for place in places[:1])
+        _, (_, source, at) = next(write_statements(finding, project))
+        name = other.shared_name
+        alias = (is_result and detached_from(source, at, name)) or collected_in(source, at, name)
         shape, held = " if they have its shape and dtype", " unless other code holds the old one"
-        held = f", so that `{alias}` keeps its values" if alias else held
+        held = f", so that {alias} keeps its values" if alias else held
         doubts = f"{shape if other.guess else ''}{held if other.shared_name else ''}"
         is_first = (by_write or alias) and other.fixer in ("out-of-place", "clone-target") and not other.guess
         both.insert(not is_first, replace(other, title=f"{other.title}{doubts}"))

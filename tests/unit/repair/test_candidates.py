@@ -389,6 +389,17 @@ def test_the_edit_of_a_write_is_first_where_several_lines_saved(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("kept", "is_said"), [("h", True), ("h.sum()", False)])
+def test_the_edit_of_a_write_to_what_a_list_collects_is_first(tmp_path, kept, is_said):
+    """A copy for backward would leave all items of the list the same tensor."""
+    path = tmp_path / "script.py"
+    body = "h, hs = w * 1, []\nfor _ in range(2):\n    h += h.exp() * h.square()\n"
+    text = f"{HEAD}{body}    hs.append({kept})\nsum(h.sum() for h in hs).backward()\n"
+    first, *_ = with_candidates(reported(path, text), str(path)).findings[0].fixes
+    new = "write `h` into a new tensor, so that each item of `hs` keeps its values, in line 6"
+    assert (first.title == new) is is_said
+
+
 def test_the_edit_of_a_write_through_a_detached_name_is_first(tmp_path):
     """A copy for backward would leave the other name with the written values."""
     path = tmp_path / "script.py"

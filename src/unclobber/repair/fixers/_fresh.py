@@ -150,7 +150,14 @@ def may_be_part(source: Source, statement: ast.AST, code: str) -> bool:
 
 def detached_from(source: Source, statement: ast.AST, code: str) -> str:  # `y` of `x = y.detach()`
     bases = (method_call(value, "detach") for value in _values_of(source, statement, code))
-    return next((base.id for base in bases if isinstance(base, ast.Name)), "")
+    return next((f"`{base.id}`" for base in bases if isinstance(base, ast.Name)), "")
+
+
+def collected_in(source: Source, statement: ast.AST, code: str) -> str:
+    """Return the list that gets a variable in each turn of a loop round a write: ``outs.append(x)``."""
+    calls = (node for node in walk(source.loop_round(statement) or statement) if isinstance(node, ast.Call))
+    lists = (method_call(call, "append") for call in calls if [*map(source.code, call.args)] == [code])
+    return next((f"each item of `{source.code(held)}`" for held in lists if held is not None), "")
 
 
 def _values_of(source: Source, statement: ast.AST, name: str) -> list[ast.expr | None]:
