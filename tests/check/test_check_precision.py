@@ -993,3 +993,163 @@ def test_a_list_that_is_cleared(end, count):
     fourth = f"optimizer.zero_grad()\nsum(losses).backward()\noptimizer.step()\n{end}\n"
     turn = "if len(losses) == 4:\n" + indent(fourth, "    ")
     assert len(found_in(LOSSES + indent(turn, "    "))) == count
+
+
+@pytest.mark.parametrize(("read", "count"), [(".data", 0), (".data.detach()", 0), (".detach()", 1)])
+def test_what_is_saved_through_data_has_a_counter_of_its_own(read, count):
+    """torch doesn't see the write, so that the wrong gradient is no error."""
+    text = f"""
+    net, alpha = nn.Linear(3, 2), torch.ones(2, 2)
+    for x in data:
+        loss = net(x).mean() * alpha[0, 1]{read}
+        alpha[0, 1] *= 2.0
+        loss.backward()
+    """
+    assert len(found_in(dedent(text))) == count
+
+
+@pytest.mark.parametrize(("first", "count"), [("q1", 0), ("(q1 + q2)", 1)])
+def test_results_of_an_unknown_network_may_come_from_parts_of_their_own(first, count):
+    """A step changes no part without a gradient: the second critic, until its loss is differentiated."""
+    text = f"""
+    class Trainer:
+        def __init__(self, nets):
+            self.critic = nets[0]
+            self.opt = torch.optim.Adam(self.critic.parameters())
+        def update(self, obs, target):
+            q1, q2 = self.critic(obs)
+            first, second = F.mse_loss({first}, target), F.mse_loss(q2, target)
+            self.opt.zero_grad()
+            first.backward(retain_graph=True)
+            self.opt.step()
+            self.opt.zero_grad()
+            second.backward()
+            self.opt.step()
+    """
+    assert len(found_in(dedent(text))) == count
+
+
+@pytest.mark.parametrize(("result", "count"), [("g.argmin()", 0), ("g", 1)])
+def test_a_function_that_returns_no_graph_chooses_an_action(result, count):
+    """A state that it keeps is differentiated only if something runs backward after it."""
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.rnn = nn.Linear(4, 4), nn.GRUCell(4, 4)
+        def forward(self, x, h):
+            h_in = h.reshape(-1, 4)
+            return self.fc(x), self.rnn(x, h_in)
+    class Policy:
+        def __init__(self, n):
+            self.net, self.hidden, self.n = Net(), None, n
+        def init_hidden(self, k):
+            self.hidden = torch.zeros((k, self.n, 4))
+        def guard(self, n, x, action, risk):
+            if risk > 3:
+                g, self.hidden[:, n, :] = self.net(x, self.hidden[:, n, :])
+                action = {result}
+            return action
+    """
+    assert len(found_in(dedent(text))) == count
+
+
+@pytest.mark.parametrize(("other", "count"), [("image", 0), ("edge", 1)])
+def test_parts_of_two_classes_that_have_one_name_in_their_constructors(other, count):
+    """The step of one model changes no parameters of another one."""
+    part = """
+    class {}(nn.Module):
+        def __init__(self):
+            super().__init__()
+            judge = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+            self.add_module("judge", judge)
+            self.opt = torch.optim.Adam(params=judge.parameters())
+        def process(self, x):
+            return self.judge(x).mean()
+        def update(self, loss):
+            loss.backward(retain_graph=True)
+            self.opt.step()
+    """
+    text = f"""
+    class Trainer:
+        def __init__(self):
+            self.edge, self.image = Edge(), Image()
+        def train(self, data):
+            for x in data:
+                first, second = self.edge.process(x), self.{other}.process(x)
+                self.edge.update(first)
+                self.{other}.update(second)
+    """
+    parts = "".join(dedent(part.format(name)) for name in ("Edge", "Image"))
+    assert len(found_in(parts + dedent(text))) == count
+
+
+@pytest.mark.parametrize(("other", "count"), [("Model()", 0), ("edge", 1)])
+def test_two_models_of_one_class(other, count):
+    """What a constructor calls a part is another part in each object."""
+    text = f"""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            judge = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+            self.add_module("judge", judge)
+            self.opt = torch.optim.SGD(params=judge.parameters(), lr=0.1)
+        def update(self, loss):
+            loss.backward(retain_graph=True)
+            self.opt.step()
+    edge = Model()
+    image = {other}
+    for x in data:
+        first, second = edge.judge(x).mean(), image.judge(x).mean()
+        image.update(second)
+        edge.update(first)
+    """
+    assert len(found_in(dedent(text))) == count
+
+
+@pytest.mark.parametrize(("read", "count"), [("self.var.add(1)", 0), ("self.var", 1)])
+def test_a_new_tensor_that_is_written_is_no_attribute(read, count):
+    """An operation's result has memory of its own, whatever object's attribute it was computed from."""
+    text = f"""
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            self.register_buffer("var", torch.ones(4))
+        def scale(self):
+            return {read}.rsqrt_()
+        def forward(self, x):
+            y = self.fc(x)
+            out = y * self.scale()
+            with torch.no_grad():
+                self.var.lerp_(y.var(0), 0.1)
+            return out
+    Norm()(torch.randn(8, 4)).square().sum().backward()
+    """
+    assert len(found_in(dedent(text))) == count
+
+
+@pytest.mark.parametrize("otherwise", ["self.decoder(self.encoder(x))", "self.decoder(self.encoder(x)), 0"])
+def test_another_form_of_a_result_in_evaluation(otherwise):
+    """A network that is trained returns what it returns in training."""
+    text = f"""
+    class Coder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)), nn.Linear(4, 8)
+        def forward(self, x):
+            if self.training:
+                mu = self.encoder(x)
+                return self.decoder(mu), mu
+            else:
+                return {otherwise}
+    model = Coder()
+    opt = torch.optim.SGD(model.encoder.parameters(), lr=0.1)
+    for x in data:
+        out, mu = model(x)
+        error = (out - x).square().mean()
+        (error + mu.square().mean()).backward(retain_graph=True)
+        opt.step()
+        error.backward()
+    """
+    assert len(found_in(dedent(text))) == 1

@@ -40,7 +40,10 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
     match target:
         case ast.Name(id=name):
             forget(name, state)
-            its_name = name if run.again is None else f"{name}#{run.tick()}"  # each turn makes another one
+            # Each turn makes another one, as each call does: in a method, one of its object's.
+            is_part = bool(run.depth) and value.kind in ("module", "object")
+            owner = f"{state.names['self'].name}." if is_part and "self" in state.names else ""
+            its_name = f"{owner}{name}#{run.tick()}" if is_part or run.again is not None else name
             if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
                 # Not sure: a factory may have frozen it (`training_loop.py` of StyleGAN3).
                 value = value._replace(name=its_name, given=False)
@@ -74,6 +77,8 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
     star = next((at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)), count)
     exact = value.kind == "sequence" and value.data in ("tuple", "list")
     exact = exact and (len(value.items) == count or len(value.items) >= count - 1 > star - 1)
+    call = getattr(run.statement, "value", None)
+    made = run.span(call) if isinstance(call, ast.Call) else None
     for at, element in enumerate(target.elts):
         if exact and at != star:
             each = value.items[at if at < star else at - count]
@@ -85,6 +90,8 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
             each = value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
         else:
             each = elements(run, value, state)._replace(owners=value.owners)
+            parts = {use: use._replace(owner=f"{use.owner}.#{at}") for use in each.uses if use.span == made}
+            each = each._replace(uses=frozenset(parts.get(use, use) for use in each.uses))
         if isinstance(element, ast.Name) and each.kind == "unknown":
             each = holds_integers(each, element.id)
         bind(run, element, each, state)
@@ -172,13 +179,14 @@ def rebind_view(run: FileRun, target: ast.expr, value: Value, state: FlowState) 
         # A chain of calls is not evaluated again: each writes (`coords.sqrt_().mul_(2)`).
         holder = target.value if isinstance(target, ast.Attribute) and not calls(target) else None
         if holder is not None and run.evaluate(holder, state).kind == "object":
-            bind(run, target, value, state)
+            # What is written may be new: `self.var.add(1).sqrt_()`.
+            if run.evaluate(target, state).places & value.places:
+                bind(run, target, value, state)
             return
         target = target.func if isinstance(target, ast.Call) else target.value
-    if isinstance(target, ast.Name) and target.id in state.names:
-        old = state.names[target.id]
-        if old.may_be_tensor:
-            state.names[target.id] = both(old, value)
+    old = state.names.get(target.id, PLAIN) if isinstance(target, ast.Name) else PLAIN
+    if isinstance(target, ast.Name) and old.places & value.places:
+        state.names[target.id] = both(old, value)
 
 
 def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:

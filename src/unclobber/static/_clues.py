@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..syntax import parse_expression
+from ..syntax import parse_expression, torch_table
 from ._engine import NOT_TRAINED
 from ._pasted import Pasted, PastedFrame, PastedKind
 from ._rules import CheckRule, Suspicion
@@ -59,11 +59,9 @@ class Context:
         self.tree = tree
         self.is_refused = pasted.kind not in ("saved", "second_backward", None)  # raised at the write
         self.needed: list[FramePlace] = []
-        for scope, line in tree.located(pasted.frames):
-            near = [
-                a for a, name, _ in scope.calls if a == line or (name == "backward" and abs(a - line) < 13)
-            ]
-            self.needed += [FramePlace(scope, min(near, key=lambda at: abs(at - line), default=line))]
+        for scope, at in tree.located(pasted.frames):
+            near = [a for a, name, _ in scope.calls if a == at or (name == "backward" and abs(a - at) < 13)]
+            self.needed += [FramePlace(scope, min(near, key=lambda a: abs(a - at), default=at))]
         self.saved = tree.located(pasted.forward)
         self.filled = {site.path for site in tree.sites if site.kind == "method" and not site.is_off}
         """Files with a line that fills a tensor, whose version is then like a parameter's."""
@@ -115,6 +113,8 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
             yield _in_order(lines, frame, depth, site, context)
             yield Clue(-0.3 * min(reached[line] for line in lines))
             return
+    if context.needed and site.kind == "step":
+        yield Clue(-4.5, "", -1)  # of another loop
     for depth, (scope, line) in enumerate(reversed(() if context.needed else context.saved)):
         reached = context.tree.lines_in(site, scope)
         if positions := [p for p in reached if p != line]:
@@ -253,7 +253,7 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     made = _made(site, context)
     if _is_operation(made, node) or _operator(made) == node:
         yield Clue(4.0, f"{node}: the target comes from `{made.strip()[:40]}`")
-    elif not is_own and node in (*_ACTIVATIONS, *_BINARY.values()):
+    elif not is_own and not any(_is_operation(view, node) for view in torch_table().returns_views):
         yield Clue(0.0, "", -1)  # the target isn't known to be its result
 
 

@@ -36,10 +36,7 @@ class FunctionRules:
             if name.endswith("_like") or any(o.kinds[:1] == ("t",) for o in torch_table().overloads(name)):
                 self.tensors |= {argument}
 
-    def check(self) -> None:
-        (self._forward if self.node.name == "forward" else self._backward)()
-
-    def _forward(self) -> None:
+    def forward(self) -> None:
         """Suspect unmarked writes to inputs, tensors kept on ``ctx``, marked ones that aren't returned."""
         calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(self.node))
         marked = {name.strip() for names in calls for name in names.split(",")}
@@ -79,7 +76,7 @@ class FunctionRules:
                     if name in self.tensors & self.given:
                         self._suspect(CheckRule.CTX, HIGH - 1, assignment, name, f"{self.ctx}.{attr}")
 
-    def _backward(self) -> None:
+    def backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
         saved = list(_assigned(self.node, from_saved=True))
         for statement, name, how, _ in self._writes():

@@ -32,7 +32,6 @@ class FileIndex:
         """Collect functions and classes of the file's top, and imports and assignments anywhere in it."""
         self.tree = tree
         self.path = path
-        self.defined: dict[str, Definition] = {}
         self.imports: dict[str, str] = {}
         self.assigned: Counter[str] = Counter()  # the number of assignments of each name in the file
         self.assigned_attributes: Counter[str] = Counter()  # the same of each attribute
@@ -77,7 +76,7 @@ class FileIndex:
                 children = part if type(part) is list else (part,)
                 todo += [(child, caller, off) for child in children if type(child) not in _NO_PARENTS]
         self.called = {name for name, _, _ in self.calls}
-        self.defined |= {each.name: each for each in _top(tree.body) if isinstance(each, Definition)}
+        self.defined = {each.name: each for each in _top(tree.body) if isinstance(each, Definition)}
 
     def _note_method(self, node: ast.Attribute) -> None:
         if node.attr in ("parameters", "named_parameters", "train"):

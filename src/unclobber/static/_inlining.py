@@ -125,7 +125,6 @@ def inline(
     # The calls in the body belong to the function's own file.
     with run.within(function=name, stack=stack, returned=returned, call=run.call, item=None, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
-        brought = {value.name for value in inner.names.values()}
         given = {value.places for value in inner.names.values() if value.uses}
         end = run.execute(function.body, inner)
     if not end.dead:
@@ -139,30 +138,21 @@ def inline(
     is_cut = any(value.kind == "tensor" and not (value.nodes or value.uses) for value, _ in returned)
     if is_cut and any(value.places in given for value, _ in returned):
         came = came._replace(uses=frozenset(use._replace(quiet=use.quiet + 1) for use in came.uses))
-    return _made(run, came, brought | run.globals.keys())
-
-
-def _made(run: FileRun, value: Value, known: set[str]) -> Value:
-    """Return a function's result without its variables' names: each call makes a network (pix2pix)."""
-    if value.kind == "sequence":
-        return value._replace(items=tuple(_made(run, item, known) for item in value.items))
-    if value.kind in ("module", "object") and value.name.isidentifier() and value.name not in known:
-        name = f"{value.name}@{run.tick()}"
-        run.frozen |= {name} if run.is_frozen(value.name) else set()
-        return value._replace(name=name)
-    return value
+    return came
 
 
 def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound: frozenset[str]) -> Value:
     """Merge the states of all returns into ``state``, with its globals; return the join of the values."""
     outer = (state.names, state.mode, state.guards, state.quiet)
-    (joined, merged), *others = returned
-    merged.dead = False
+    # Evaluation may return another form: `if self.training: return x, mu` of a VAE, `else: return x`.
+    (joined, merged), *others = sorted(returned, key=lambda pair: pair[1].quiet)
+    merged.dead, least = False, merged.quiet
     for value, ended in others:
         ended.dead = False
+        is_other_form = ended.quiet > least and value.kind != joined.kind and joined is not PLAIN
         merged = merge(merged, ended)
         # A `return None` on one path must not hide the tensor that another path returns.
-        if value is not PLAIN:
+        if value is not PLAIN and not is_other_form:
             joined = value if joined is PLAIN else join(value, joined)
     vars(state).update(vars(merged))
     state.names, state.mode, state.guards, state.quiet = outer

@@ -245,7 +245,8 @@ def _of_several(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("tensor unknown function", "detach")
 def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     places = call.receiver.places or run.new_place()
-    return call.receiver.cut()._replace(kind="tensor", sure=True, places=places, name="", data="detached")
+    apart = "data" if call.receiver.data == "data" else "detached"  # `x.data` has a counter of its own
+    return call.receiver.cut()._replace(kind="tensor", sure=True, places=places, name="", data=apart)
 
 
 @transfers("tensor unknown function", "detach_")

@@ -16,7 +16,7 @@ Guards = frozenset[tuple[str, bool]]  # conditions that hold, in their source te
 class SaveEffect(NamedTuple):
     """A tensor that an operation saves for backward."""
 
-    value: Value  # of those that are noted for a storage `PLAIN`
+    value: Value  # of those that are noted for a storage `PLAIN`, but for `.data`
     operation: str
     role: str  # the argument's name, or `result`
     span: SourceSpan

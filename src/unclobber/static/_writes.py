@@ -86,7 +86,9 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
     certain = min(saved.grad, Grad.MAYBE) if state.quiet else saved.grad
-    kept = SaveEffect(PLAIN, *saved[1:5], certain, saved.operand, state.guards, value.places)
+    # What is saved through `.data` has a version counter of its own (`algorithms.py` of causal-balancing).
+    of = value if value.data == "data" else PLAIN
+    kept = SaveEffect(of, *saved[1:5], certain, saved.operand, state.guards, value.places)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -156,7 +158,6 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
 def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool, trained: bool) -> None:
     """Record the write as pending for each saved tensor that may share the memory."""
     alone = all(place in state.kept for place in value.places)
-    rule = CheckRule.DATA if value.data == "data" else CheckRule.SAVED
     # Which shape comes is not known: `if x.dim() == 1: x.unsqueeze_(0)` (`TD3.py` of CarRacing_agents).
     reshapes = blamed.how[:-1] in torch_table().returns_views
     by_shape = reshapes and any(re.search(r"shape|dim\b", text) for text, _ in state.guards)
@@ -189,6 +190,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
         # A loop's second round makes new nodes at the same lines, and a backward through either needs them.
         before = state.pending.get(key)
         nodes = kept.node | (before.nodes if before else 0)
+        rule = CheckRule.DATA if "data" in (value.data, kept.value.data) else CheckRule.SAVED
         suspicion = blamed._replace(
             rule=CheckRule.UNSEEN if kept.role in ("given", "returned") else rule, confidence=confidence,
             saved=kept.span, operand=kept.operand, operation=kept.operation, role=kept.role, is_weak=is_weak,
@@ -264,13 +266,11 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     is_method = leaf and not run.at_top and run.root not in ("forward", "__init__")
     is_called = is_method and any(name == run.root != caller for name, caller, _ in run.own.calls)
     less = int(is_called or bool(is_method and value.made and value.made.function != run.function))
+    is_embedding = value.data == "embedding" and made.how == "[...] ="
     if leaf == Leaf.LEAF:
         carried = "carried" if source is not None and source.grad == Grad.YES else ""
         suspect(CheckRule.LEAF, (HIGH if value.grad == Grad.YES else HIGH - 1) - less, value.made, carried)
-    elif (
-        value.data == "embedding" and made.how == "[...] =" and run.function.endswith("forward")
-        and re.match(r"\w*embeds\b", made.name)
-    ):  # fmt: skip
+    elif is_embedding and re.match(r"\w*embeds\b", made.name) and run.function.endswith("forward"):
         suspect(CheckRule.EMBEDDED, HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
         is_expanded = origin is not None and origin.kind == "expanded"
@@ -317,7 +317,9 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     for places, suspicion in run.overwritten:
         if not places or places & state.sure:
             run.suspect(state, suspicion)
-    confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
+    # What returns a tensor without a graph chooses an action (`guard` in `gmix.py` of EA-MAPPO).
+    is_cut = value.may_be_tensor and not any(each.may or each.nodes for each in value.nested())
+    confirm(run, state, bits, less=int(run.root != "forward" and (is_cut or run.root in run.own.called)))
     if run.is_trained and not value.places & run.losses:
         for element in value.nested():
             _stale(run, state, element, None, 1)  # a loss for backward, or for a log (IntroVAE)

@@ -111,7 +111,7 @@ def _words(suspicion: Suspicion, source: SourceTexts) -> dict[str, str]:
 def _name(suspicion: Suspicion) -> str:
     if suspicion.write is not None and suspicion.write.inner:
         return ""  # a parameter of another file's function
-    return re.sub(r"^leaf \d+$|^frozen .*$|[#@][0-9]+|\.data$", "", suspicion.name)
+    return re.sub(r"^leaf \d+$|^frozen .*$|\.?[#@][0-9]+|\.data$", "", suspicion.name)
 
 
 def _save(suspicion: Suspicion, source: SourceTexts) -> Save | None:
