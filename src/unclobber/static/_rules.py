@@ -145,7 +145,7 @@ class CheckRule(Enum):
         reported_from=HIGH, is_measured_high=False, variant="unmarked", is_silent=True,
     )
     DIRTY = RuleFacts(
-        "UC103", "{name} is marked dirty and not returned", "return the tensor that is marked dirty",
+        "UC103", "{name} is marked dirty and not returned", "return it, or don't mark it if it isn't written",
         write="changed here", variant="dirty",
     )
     CTX = RuleFacts(
