@@ -983,6 +983,7 @@ def test_a_sentence_without_numbers_and_frames_needs_a_longer_lead(answer):
         pasted(node="TBackward"),  # a parameter, which a sum never writes to
         pasted(node="ReluBackward0", version=4, expected=2),  # two writes more than there are
         pasted(node="SigmoidBackward0", version=1, expected=0),  # the result of another operation
+        pasted(node="ConstantPadNdBackward0", version=1, expected=0),
     ],
 )
 def test_what_a_fact_contradicts_is_never_confident(answer, facts):
@@ -1014,6 +1015,31 @@ def test_a_step_is_confident_only_in_the_one_program_of_a_tree(answer):
     ):
         (first, *_) = answer(text, **sources)["candidates"]
         assert (first["writes"][0]["line"], first["confident"]) == (13, is_confident)
+
+
+def test_a_step_of_a_loop_that_no_frame_reaches_is_not_the_first(answer):
+    """The graph of the last turn may be left in what isn't followed, and the other loop is not running."""
+    source = """\
+        import torch
+        import memory, models
+
+
+        def {}(env, steps):
+            agent, kept = models.build("critic"), memory.Kept()
+            optimizer = torch.optim.SGD(agent.parameters(), lr=0.1)
+            for t in range(steps):
+                s, r = env.step()
+                loss = (r + agent(s).detach() - kept.take()).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept.put(agent(s))
+        """
+    sources = {name: dedent(source.format(name)) for name in ("train", "pretrain")}
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 12, in train\n    loss.backward()\n'
+    first, *others = answer(pasted(node="TBackward", frames=frames), **sources)["candidates"]
+    assert (Path(first["writes"][0]["path"]).name, first["confident"]) == ("train.py", False)
+    assert [Path(each["writes"][0]["path"]).name for each in others] in ([], ["pretrain.py"])
 
 
 def test_a_large_tree_without_frames_is_never_confident(answer, monkeypatch):
