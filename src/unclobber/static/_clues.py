@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..syntax import parse_expression, torch_table
+from ..syntax import parse_expression
 from ._engine import NOT_TRAINED
 from ._pasted import Pasted, PastedFrame, PastedKind
 from ._rules import CheckRule, Suspicion
@@ -253,7 +253,7 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     made = _made(site, context)
     if _is_operation(made, node) or _operator(made) == node:
         yield Clue(4.0, f"{node}: the target comes from `{made.strip()[:40]}`")
-    elif not is_own and not any(_is_operation(view, node) for view in torch_table().returns_views):
+    elif not is_own and node in (*_ACTIVATIONS, *_BINARY.values()):
         yield Clue(0.0, "", -1)  # the target isn't known to be its result
 
 
