@@ -1153,3 +1153,25 @@ def test_another_form_of_a_result_in_evaluation(otherwise):
         error.backward()
     """
     assert len(found_in(dedent(text))) == 1
+
+
+@pytest.mark.parametrize(("cleared", "count"), [("net.decoder", 0), ("net.encoder", 1)])
+def test_a_network_that_clears_its_gradients(cleared, count):
+    """The next step leaves it alone until a backward reaches it (`wae_vgan_stage1.py` of MariaPdg)."""
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(4, 4), nn.Linear(4, 4)
+        def forward(self, x):
+            return self.decoder(torch.relu(self.encoder(x)))
+    net = Net()
+    opt = torch.optim.SGD(net.decoder.parameters(), lr=0.1)
+    for x in data:
+        y = net(x.requires_grad_())
+        {cleared}.zero_grad()
+        net.encoder(x).mean().backward()
+        opt.step()
+        y.mean().backward()
+    """
+    assert len(found_in(dedent(text))) == count

@@ -87,9 +87,10 @@ def _loaded(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
-@transfers("optimizer unknown", "zero_grad")
+@transfers("optimizer unknown object module", "zero_grad")
 def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    owners = call.receiver.owners or {optimized(unparsed(call.holder))}
+    receiver, is_network = call.receiver, call.receiver.kind in ("object", "module")
+    owners = receiver.owners or {receiver.name if is_network else optimized(unparsed(call.holder))}
     for name in ("reached", "maybe_reached"):
         setattr(state, name, frozenset(each for each in getattr(state, name) if not concerns(each, owners)))
     return PLAIN
@@ -158,9 +159,9 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 # --- objects and modules -----------------------------------------------------------------------------
-@transfers("object class", f"{_KEEPS_MODULE} zero_grad state_dict")
+@transfers("object class", f"{_KEEPS_MODULE} state_dict")
 def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    made = PLAIN if call.name in ("zero_grad", "state_dict") else call.receiver
+    made = PLAIN if call.name == "state_dict" else call.receiver
     return None if method_of(call.receiver.data, call.name) else made
 
 
