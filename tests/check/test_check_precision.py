@@ -1017,6 +1017,7 @@ def test_results_of_an_unknown_network_may_come_from_parts_of_their_own(first, c
             self.critic = nets[0]
             self.opt = torch.optim.Adam(self.critic.parameters())
         def update(self, obs, target):
+            unknown(obs).backward()
             q1, q2 = self.critic(obs)
             first, second = F.mse_loss({first}, target), F.mse_loss(q2, target)
             self.opt.zero_grad()

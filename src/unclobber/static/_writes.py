@@ -390,8 +390,8 @@ def updated(
 ) -> None:
     """Record a change of parameters; an optimizer's step leaves out what no backward has reached."""
     made = ParameterUpdate(run.tick(), owners, at, rule, confidence, state.guards)
-    if rule is CheckRule.STEP and "" not in state.reached:
-        sure = _concerned(owners, state.reached)
+    sure = _concerned(owners, state.reached)
+    if rule is CheckRule.STEP and ("" not in state.reached or sure == owners):
         maybe = _concerned(owners - sure, state.maybe_reached)
         state.steps += (made._replace(owners=maybe, confidence=confidence - 1),) if maybe else ()
         made = made._replace(owners=sure, reached=state.reached)
