@@ -64,9 +64,7 @@ def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
         return None
     binding: _Binding = None
     for owner, block, index in reversed(path):
-        binding = _last_bound(block[:index], name)
-        if binding is None:
-            binding = _on_entry(owner, block, name)
+        binding = _last_bound(block[:index], name) or _on_entry(owner, block, name)
         if binding is not None:
             break
     if binding is None and not isinstance(scope, ast.Module) and name in _parameters(scope):
@@ -153,10 +151,7 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
         return _AMBIGUOUS if _may_bind(owner.items, name) else None
     if isinstance(owner, ast.If):
         return _AMBIGUOUS if _may_bind([owner.test], name) else None
-    if (
-        isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Try))
-        and block is owner.body
-    ):
+    if isinstance(owner, Scope | ast.Try) and block is owner.body:
         return None
     # An earlier pass of a loop, or in handlers, ``else`` and ``match`` an earlier block of the owner, may or
     # may not have run.

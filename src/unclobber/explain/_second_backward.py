@@ -293,19 +293,16 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
     return tuple(name for name in stored if name in read)
 
 
-def _set(statement: ast.stmt) -> dict[str, None]:
-    targets: Sequence[ast.expr] = ()
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AugAssign):
-        targets = (statement.target,)
-    return {ast.unparse(part): None for target in targets for part in _parts(target)}
-
-
-def _parts(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [part for element in target.elts for part in _parts(element)]
-    return [target] if isinstance(target, (ast.Name, ast.Attribute)) else []
+def _set(node: ast.stmt | ast.expr) -> dict[str, None]:
+    """Return the variables and attributes that an assignment, or a part of its target, sets, in order."""
+    match node:
+        case ast.Name() | ast.Attribute():
+            return {ast.unparse(node): None}
+        case ast.Assign(targets=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return {name: None for part in parts for name in _set(part)}
+        case ast.AugAssign(target=target):
+            return _set(target)
+    return {}
 
 
 def _root(call: BackwardCall | None) -> str | None:

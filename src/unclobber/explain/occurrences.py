@@ -126,6 +126,10 @@ class SeenConflicts(SessionView, ABC):
     def on(self, occurrence: Occurrence) -> None:
         """Keep the finding for a conflict, and report it."""
 
+    def _on_while_active(self, occurrence: Occurrence) -> None:
+        if self.active:
+            self.on(occurrence)
+
     def stale_on_ctx(self, state: SaveState, attribute: str, node: str) -> None:
         """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
         held = {"kind": "ctx", "operation": node.removesuffix("Backward"), "role": attribute, "node": node}
@@ -225,8 +229,6 @@ class SeenConflicts(SessionView, ABC):
 
         Guard can't repair it, because the derivative of the written values is not recorded.
         """
-        if not self.active:
-            return
 
         def make() -> Finding:
             """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
@@ -255,14 +257,12 @@ class SeenConflicts(SessionView, ABC):
             # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
             refused=self.policy == "guard" and not is_operator,
         )
-        self.on(occurrence)
+        self._on_while_active(occurrence)
 
     def stale_copy(
         self, leaf: torch.Tensor, operation: str, stack: Stack, read: Stack, *, repaired: bool
     ) -> None:
         """UC106: an operation was given a copy by autocast that is older than a write to the weight."""
-        if not self.active:
-            return
 
         def make() -> Finding:
             """Describe the weight where its copy is read, and judge the write to it."""
@@ -284,7 +284,7 @@ class SeenConflicts(SessionView, ABC):
             tensor=lambda: leaf.data_ptr(),
             can_be_repaired=repaired,
         )
-        self.on(occurrence)
+        self._on_while_active(occurrence)
 
     def harmful_operation(
         self, code: str, operation: str, stack: Stack, variant: Variant | None = None
@@ -294,8 +294,6 @@ class SeenConflicts(SessionView, ABC):
         Guard doesn't refuse it: the result is what plain torch computes, and guard's promise is about
         gradients.
         """
-        if not self.active:
-            return
 
         def message() -> str:
             return str(rule_of(code).OPERATION.message.format(what="a tensor"))
@@ -307,7 +305,7 @@ class SeenConflicts(SessionView, ABC):
             ),
             lambda: bare_finding(code, message=or_default(message, None), variant=variant),
         )
-        self.on(occurrence)
+        self._on_while_active(occurrence)
 
     def content_changed(self, saved: SavedTensor) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen.
@@ -337,8 +335,6 @@ class SeenConflicts(SessionView, ABC):
 
         Guard can't repair it, because one call of the code does both.
         """
-        if not self.active:
-            return
         before = self.backwards_before
         occurrence = Occurrence(
             lambda: ("UC102", user_place(graph.saved), user_place(graph.writes[-1].traced)),
@@ -346,7 +342,7 @@ class SeenConflicts(SessionView, ABC):
             lambda: bare_finding("UC102", saved=save.unplaced(graph.tensor)),
             refused=self.policy == "guard",
         )
-        self.on(occurrence)
+        self._on_while_active(occurrence)
 
     def refusal_finding(self, error: BaseException) -> Finding | None:
         """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""

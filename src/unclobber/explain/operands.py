@@ -8,6 +8,7 @@ result is None.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,19 +18,8 @@ from types import CodeType, ModuleType
 from ..derivatives import Rule
 from ..source import Located, ParsedSource
 from ..syntax import OPERATORS, imported_by, last_name, out_of_place
-from .callables import (
-    ALIASES,
-    FUNCTIONS,
-    LINEAR,
-    MATMUL,
-    MODULE_ARGUMENTS,
-    MODULES,
-    NESTED,
-    PYTHON_FUNCTIONS,
-    RESULT,
-    Form,
-    Roles,
-)
+from . import callables
+from .callables import RESULT, Form, Roles
 
 # Usual names of torch's modules, for files that don't import them (a notebook imports them in another cell).
 _USUAL_MODULES = {"torch": "torch", "th": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
@@ -75,7 +65,7 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
         return NOTHING
     if names[0] != "Linear.forward" and names[-1] == "Linear.forward":
         # Deep in other modules no operand has a name, but `linear` still ran the operation.
-        return Operands(linear=rule.operation in LINEAR)
+        return Operands(linear=rule.operation in callables.LINEAR)
     if not isinstance(node, ast.Call):
         return NOTHING
     is_module = names[0].endswith(".forward")
@@ -173,9 +163,7 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
     order = rule.differentiable
     if rule.operation == "mm":
         edge = edges[order.index("mat2")]
-        return edge != "TBackward0" or (
-            isinstance(right, ast.Call) and isinstance(right.func, ast.Attribute) and right.func.attr == "t"
-        )
+        return edge != "TBackward0" or (isinstance(right, ast.Call) and last_name(right.func) == "t")
     # A folded x that needs no gradient has no edge, so the order stays unknown.
     edge = edges[order.index("self")]
     return edge is not None and "View" not in edge and "ReshapeAlias" not in edge
@@ -187,11 +175,11 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     name = last_name(node.func)
     bare = out_of_place(name)
     in_place = bare != name
-    bare = ALIASES.get(bare, bare)
-    if bare in MATMUL:
+    bare = callables.ALIASES.get(bare, bare)
+    if bare in callables.MATMUL:
         bound = bind_call(node, source, Form(("input", "other"), {}, required=2))
         return _matmul(bound["input"], bound["other"], rule, edges) if bound else NOTHING
-    form = FUNCTIONS.get(bare)
+    form = callables.FUNCTIONS.get(bare)
     if form is None or rule.operation not in form.operations:
         form = _schema_form(rule) if _same_operation(bare, rule) else None
     if form is None:
@@ -204,16 +192,12 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     target = out_argument(node)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
-    return Operands(arguments, {}, _results(roles), target, form.given, form is FUNCTIONS["linear"])
+    return Operands(arguments, {}, _results(roles), target, form.given, form is callables.FUNCTIONS["linear"])
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
-    operation = rule.operation.rstrip("_")
-    for prefix in ("linalg_", "special_", "_"):
-        if name == operation:
-            return True
-        operation = operation.removeprefix(prefix)
-    return name == operation
+    ways = rf"(linalg_)?(special_)?_?{re.escape(name)}"
+    return re.fullmatch(ways, rule.operation.rstrip("_")) is not None
 
 
 def _schema_form(rule: Rule) -> Form:
@@ -303,10 +287,10 @@ def imported(tree: ast.Module) -> Mapping[str, str]:  # `F` → `torch.nn.functi
 def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Operands:
     """Match a call that went through Python functions of torch's (``between``, outermost first)."""
     name, *below = [code.co_qualname for code in between]
-    if not set(below) <= NESTED.get(name, frozenset()):
+    if not set(below) <= callables.NESTED.get(name, frozenset()):
         return NOTHING
     inner = between[-1 if name == "boolean_dispatch.<locals>.fn" else 0]
-    roles = _roles(PYTHON_FUNCTIONS.get(inner.co_qualname, {}), rule)
+    roles = _roles(callables.PYTHON_FUNCTIONS.get(inner.co_qualname, {}), rule)
     if roles is None:
         return NOTHING
     bound = bind_code(node, inner) or {}
@@ -358,11 +342,11 @@ def bind(
 
 def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     """Match the call of one of torch's modules, whose ``forward`` is the first of ``names``."""
-    form = MODULES.get(names[0].removesuffix(".forward"))
+    form = callables.MODULES.get(names[0].removesuffix(".forward"))
     roles = None if form is None else _roles(form.operations, rule)
     if form is None or roles is None or not set(names[1:]) <= form.inner:
         return NOTHING
-    arguments = _given(roles, bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}, rule)
+    arguments = _given(roles, bind(node.args, node.keywords, callables.MODULE_ARGUMENTS) or {}, rule)
     return Operands(
         arguments,
         {role: given for role, given in roles.items() if given.startswith(".")},

@@ -107,9 +107,7 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
     if lasti is not None:
         return code, lasti
     inside = [
-        constant
-        for constant in code.co_consts
-        if isinstance(constant, CodeType) and constant.co_name in COMPREHENSIONS
+        part for part in code.co_consts if isinstance(part, CodeType) and part.co_name in COMPREHENSIONS
     ]
     stacks = [stack for comprehension in inside if (stack := instructions(comprehension, node))]
     return stacks[0] if len(stacks) == 1 else ()

@@ -76,6 +76,7 @@ class Wording(NamedTuple):
             "writes": evidence.overwriting,
             "needed": evidence.need,
             "kept_bytes": evidence.kept_bytes,
+            "notes": () if evidence.line_range is None else (evidence.line_range,),
             "repaired": evidence.repaired,
             **({"variant": "differentiated"} if evidence.differentiated else {}),
             **facts,

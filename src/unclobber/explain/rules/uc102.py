@@ -47,8 +47,7 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.line_range is not None:
         # A line is named only if it alone can have written.
         written = () if evidence.written is None else (evidence.written,)
-        names, notes = {"how": "was changed past torch"}, (evidence.line_range,)
-        return _BY_CONTENT.of_saved("UC102", evidence, names, writes=written, notes=notes)
+        return _BY_CONTENT.of_saved("UC102", evidence, {"how": "was changed past torch"}, writes=written)
     if evidence.moved:
         return None
     if evidence.storage_swapped:

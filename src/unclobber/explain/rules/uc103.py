@@ -62,8 +62,7 @@ def judge(evidence: Evidence) -> Finding | None:
     }
     if save.role == "ctx":  # compiled code has one list of all attributes (`compat.tracing.UNCHECKED`)
         names |= {"where": "on ctx", "held": "it"}
-    notes = () if evidence.line_range is None else (evidence.line_range,)
-    return WORDING.of_saved("UC103", evidence, names, notes=notes)
+    return WORDING.of_saved("UC103", evidence, names)
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:

@@ -48,11 +48,10 @@ _STEPPED = WORDING._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CH
 
 def judge(evidence: Evidence) -> Finding | None:
     """Return the finding for an overwritten tensor that a recomputation reads again, or None."""
-    notes = () if evidence.line_range is None else (evidence.line_range,)
     if evidence.kind == "cache":
         message = evidence.torch_message
         cached = {"operation": evidence.save.operation, "silent": None if message else SILENT}
-        return _CACHED.of_saved("UC105", evidence, cached, notes=notes, torch_message=message)
+        return _CACHED.of_saved("UC105", evidence, cached, torch_message=message)
     if evidence.kind != "recompute":
         return None
     write, read = evidence.culprit, evidence.read
@@ -60,7 +59,7 @@ def judge(evidence: Evidence) -> Finding | None:
         "read": place(read, (evidence.save, evidence.need)) if read and not read.library else None,
         "step": None if write is None else write.optimizer,
     }
-    return (_STEPPED if names["step"] else WORDING).of_saved("UC105", evidence, names, notes=notes)
+    return (_STEPPED if names["step"] else WORDING).of_saved("UC105", evidence, names)
 
 
 def judge_differs(evidence: RunsEvidence | None) -> Finding | None:
