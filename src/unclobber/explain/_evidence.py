@@ -36,6 +36,7 @@ class Evidence:
     changed_too: tuple[Site | None, ...]
     """Save sites of other tensors that have changed and that the same backward has yet to read."""
     unread: bool  # whether no computed gradient reads its values
+    keeps_history: bool  # whether an operation made it, and its history has none of the writes
     unseen: bool  # whether the counter changed more often than the observed writes explain
     storage_swapped: bool  # whether ``.data =`` gave the saved leaf other memory
     torch_message: str | None = None

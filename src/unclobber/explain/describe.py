@@ -126,6 +126,7 @@ def _evidence(
         changed_too=_changed_too(saved, ledger) if state.refused and (unread or not state.changed) else (),
         value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
+        keeps_history=_keeps_history(saved, node),
         unseen=state.unseen,
         differentiated=saved.entry is not None and saved.entry.differentiated,
         storage_swapped=state.storage_swapped,
@@ -159,6 +160,14 @@ def _is_carried(saved: SavedTensor, node: Any) -> bool:
         and any(key(kept.alias) == weight for _, kept in reads.kept_by(other))
     )
     return node in compat.graph.nodes_below(since)
+
+
+def _keeps_history(saved: SavedTensor, node: Any) -> bool:
+    """Return whether an operation made the tensor that ``node`` keeps, and no write is in its history; False
+    if it is gone, or for a view, which torch gives a new node."""
+    tensor, history = saved.origin(), None if saved.entry is None else saved.entry.history
+    maker = None if tensor is None else compat.graph.grad_fn(tensor)
+    return maker is not None and (maker is node or (history is not None and history.is_of(maker)))
 
 
 def _feeds_others(saved: SavedTensor, ledger: Ledger, node: Any) -> bool:

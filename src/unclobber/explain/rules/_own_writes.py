@@ -9,40 +9,41 @@ import re
 
 from ...model import Fix, Help
 from .._evidence import Evidence
+from ._wording import filled
+
+_NOTES = (
+    "a derivative of a transform around this one flows through the overwritten tensor, so that guard can't "
+    "put its old values there{differentiated}",
+    "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward{broadcast}",
+    "this memory is the gradient of `{in_bucket}`, a view of a bucket of DistributedDataParallel "
+    "(gradient_as_bucket_view=True): every backward writes to it, also after zero_grad(set_to_none=True)",
+    "this memory is the gradient of `{gradient}`: every backward adds to it in place",
+    "this memory is some tensor's `.grad`: every backward adds to it in place{nameless}",
+    "the write, through `.detach()` or under torch.no_grad(), does not enter the graph: where the tensor is "
+    "read afterwards, gradients flow on through it as if nothing had been written{past}",
+)
+_SET_BACK = (
+    ", and sets their version counters back, so torch can't see that a buffer which an earlier forward saved "
+    "has changed"
+)
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
-    """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote, or if
-    no value can stand in for the overwritten one."""
-    sentences = []
-    if evidence.differentiated:
-        sentences.append(
-            "a derivative of a transform around this one flows through the overwritten tensor, so that guard "
-            "can't put its old values there"
-        )
-    if "buffer broadcast" in _writers(evidence):
-        unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
-        sentences.append(
-            "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward"
-            + (
-                ", and sets their version counters back, so torch can't see that a buffer which an earlier "
-                "forward saved has changed"
-                if unseen
-                else ""
-            )
-        )
-    gradient = evidence.gradient_memory
-    if gradient is not None:
-        sentences.append(
-            f"this memory is the gradient of `{gradient.parameter}`, a view of a bucket of "
-            "DistributedDataParallel (gradient_as_bucket_view=True): every backward writes to it, "
-            "also after zero_grad(set_to_none=True)"
-            if gradient.in_bucket
-            else f"this memory is the gradient of `{gradient.parameter}`: every backward adds to it in place"
-        )
-    elif "backward" in _writers(evidence):
-        sentences.append("this memory is some tensor's `.grad`: every backward adds to it in place")
-    return tuple(sentences)
+    """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote, if no
+    value can stand in for the overwritten one, or if gradients flow past the write."""
+    writers, gradient, last = _writers(evidence), evidence.gradient_memory, evidence.culprit
+    unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
+    by_program = last is not None and not (last.library or last.optimizer or last.by)
+    flows_past = evidence.moved and evidence.changed and evidence.keeps_history and by_program
+    names = {
+        "differentiated": "" if evidence.differentiated else None,
+        "broadcast": (_SET_BACK if unseen else "") if "buffer broadcast" in writers else None,
+        "in_bucket": gradient.parameter if gradient is not None and gradient.in_bucket else None,
+        "gradient": gradient.parameter if gradient is not None and not gradient.in_bucket else None,
+        "nameless": "" if gradient is None and "backward" in writers else None,
+        "past": "" if flows_past else None,
+    }
+    return filled(_NOTES, names)
 
 
 def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
