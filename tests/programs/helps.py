@@ -223,14 +223,19 @@ NEW = Help.NEW_TENSOR
 HELPED = [
     # --- UC101 ---
     Helped("a result of a module", W + "act = nn.Sigmoid()\ngate = act(w)\ngate *= 2\ngate.sum().backward()\n",
-           {Help.COPY_RESULT_AS: "act(w) => act(w).clone()"}),
+           {Help.COPY_RESULT: "act(w) => act(w).clone()"}),
     Helped("a result of a function", W + "gate = torch.sigmoid(w)\ngate *= 2\ngate.sum().backward()\n",
-           {Help.COPY_RESULT_AS: "gate *= 2 => gate = gate * 2"}),
+           {Help.COPY_RESULT: "gate *= 2 => gate = gate * 2"}),
     Helped("a result in a list", W + "made = []\nmade.append(w.exp())\nmade[0].mul_(2)\nmade[0].sum().backward()\n",
-           {Help.COPY_RESULT_AS: "w.exp() => w.exp().clone()"}),
+           {Help.COPY_RESULT: "w.exp() => w.exp().clone()"}),
     Helped("a result whose value is not used", W + "y = torch.empty(4)\ndef fill():\n    y.exp_()\n"
            "y.copy_(w)\nfill()\ny.mul_(2)\ny.sum().backward()\n",
            {Help.COPY_RESULT: "y.mul_(2) => y = y.clone()\ny.mul_(2)"}),
+    *(Helped(f"an argument of a module, in a pre-hook{of}", W + "net = nn.Sequential(nn.Tanh(), nn.Identity())\n"
+             f"def double(module, args{more}):\n    args[0].mul_(2)\n"
+             f"net[1].register_forward_pre_hook(double{given})\nnet(w).sum().backward()\n",
+             {Help.RETURN_ARGUMENT: f"    args[0].mul_(2) =>     return (args[0].mul(2),){more}"})
+      for of, more, given in (("", "", ""), (" with keywords", ", kwargs", ", with_kwargs=True"))),
     Helped("an operand", W + "h = w * 1\nz = h ** 2\nh.add_(1)\nz.sum().backward()\n",
            {Help.COPY_OPERAND: "h ** 2 => h.clone() ** 2"}),
     Helped("an operand, written anew", W + "h = w * 1\nz = h ** 2\nh.add_(1)\nz.sum().backward()\n",
@@ -286,7 +291,7 @@ HELPED = [
     Helped("a weight that is clipped through data", NET + CLIPPED.replace("p.clamp_", "p.data.clamp_"),
            {Help.WEIGHT_LATER: "clip(net)\n => ;; score.sum().backward() => score.sum().backward()\nclip(net)"}),
     Helped("through data", W + "y = w.sigmoid()\ny.data.mul_(2)\ny.sum().backward()\n",
-           {Help.COPY_RESULT_AS: "w.sigmoid() => w.sigmoid().clone()"}),
+           {Help.COPY_RESULT: "w.sigmoid() => w.sigmoid().clone()"}),
     Helped("an operand through data", W + "h = w * 1\ny = h ** 2\nh.data.mul_(2)\ny.sum().backward()\n",
            {Help.LATER: "h ** 2 => h.clone() ** 2"}),
     Helped("an operand through data, later", W + "h = w * 1\ny = h ** 2\nh.data.mul_(2)\ny.sum().backward()\n",

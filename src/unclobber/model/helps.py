@@ -16,12 +16,10 @@ class Help(Enum):
 
     # A saved tensor was overwritten: UC101, UC102.
     GUARD = "or keep the program as it is and run it under unclobber.guard()"
-    COPY_RESULT_AS = (
-        "let the write go to a copy of the saved result: use `{clone}`, or write into a new tensor"
-    )
-    COPY_RESULT = (
-        "let the write go to a copy of the saved result: clone the result before it is overwritten, "
-        "or write into a new tensor"
+    COPY_RESULT = "let the write go to a copy of the saved result: {how}, or write into a new tensor"
+    RETURN_ARGUMENT = (
+        "write into a new tensor, and return it from the hook `{hook}`, so that the module gets it: "
+        "`{returned}`"
     )
     COPY_OPERAND = "save a copy: use `{name}.clone()` where it is read, or write into a new tensor"
     COPY = "write into a new tensor instead of this memory, or clone it before it is saved"
@@ -227,6 +225,6 @@ class Help(Enum):
 
 
 _GENERAL = (
-    Help.COPY_RESULT_AS, Help.COPY_RESULT, Help.COPY_OPERAND, Help.COPY, Help.CALL_WITHOUT_INPLACE,
+    Help.COPY_RESULT, Help.COPY_OPERAND, Help.COPY, Help.CALL_WITHOUT_INPLACE,
 )  # fmt: skip
 """Helps that a concrete edit makes superfluous."""

@@ -1,13 +1,13 @@
-"""Writes of DistributedDataParallel's, backward's and an optimizer's own, explained by their names.
+"""Writes of DistributedDataParallel's, backward's, an optimizer's and a pre-hook's, explained by their names.
 
-They are known from the frames below the user's line and from the owner of the memory, never from shapes.
+They are known from the frames around the user's line and from the owner of the memory, never from shapes.
 """
 
 from __future__ import annotations
 
 import re
 
-from ...model import Fix, Help
+from ...model import Fix, Help, Write
 from .._evidence import Evidence
 from ._wording import filled
 
@@ -55,7 +55,10 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if "backward" in _writers(evidence):
         gradient = evidence.save.expression or evidence.save.name
         return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY.fix(),)
-    if (last := evidence.culprit) is not None and last.optimizer:
+    last = evidence.culprit
+    if last is not None and evidence.save.name is None and (fix := _in_pre_hook(last)):
+        return (fix,)
+    if last is not None and last.optimizer:
         closure, needed = re.search(r"\((\w+)\)$", last.optimizer), evidence.need and evidence.need.site
         if closure and needed and needed.function.rpartition(".")[2] == closure[1]:
             return (Help.IN_CLOSURE.fix(step=last.optimizer),)
@@ -64,6 +67,17 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         ways = (Help.STEP_LATER.fix(step=last.optimizer), Help.CUT_WEIGHTS.fix())
         return ways if evidence.feeds_others else ways[:1]
     return ()
+
+
+def _in_pre_hook(write: Write) -> Fix | None:
+    """Return the fix if a module's forward pre-hook writes to its argument: the module gets another tensor
+    only if the hook returns one."""
+    frames = () if write.site is None else write.site.stack[:2]
+    called = re.match(r"args(_kwargs)?_result = hook\(", frames[-1].source if frames else "")
+    if called is None or not re.fullmatch(r"\w+(\[.*\])?", write.expression or ""):
+        return None
+    returned = "return (new,), kwargs" if called[1] else "return (new,)"
+    return Help.RETURN_ARGUMENT.fix(hook=frames[0].function.rpartition(".")[2], returned=returned)
 
 
 def _writers(evidence: Evidence) -> set[str | None]:

@@ -47,7 +47,8 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
         return Help.LATER_OR_NEW.fix()
     if save.role == "result":  # a copy that something else reads would leave it overwritten
         clone = _clone_of_result(save.site)
-        return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
+        how = f"use `{clone}`" if clone else "clone the result before it is overwritten"
+        return Help.COPY_RESULT.fix(how=how)
     if weight := for_weight(save):
         return weight
     if _is_overwritten_input(save, writes):
