@@ -563,10 +563,12 @@ HELPED = [
            "    y.sum().backward()\n",
            {Help.UNWATCHED: "y = w.exp()\ny.mul_(2)\nwith unclobber.watch(): => with unclobber.guard():\n    y = w.exp()\n"
             "    y.mul_(2)"}, meant="y.mul_(2) => y = y * 2", context=contextlib.nullcontext),
-    Helped("past torch", W + "h = w * 1\ny = h ** 2\na = h.detach().numpy()\na[0] = 5\ny.sum().backward()\n",
-           {Help.PAST_TORCH_LATER: "a[0] = 5\n => ;; y.sum().backward() => y.sum().backward()\na[0] = 5",
-            Help.PAST_TORCH_COPY: "h.detach().numpy() => h.detach().clone().numpy()"},
-           meant="h ** 2 => h.clone() ** 2", context=lambda: unclobber.watch(fingerprint=1.0)),
+    *(Helped(f"handed out of torch, {how}", W + "h = w * 1\ny = h ** 2\na = h.detach().numpy()\na[0] = 5\ny.sum().backward()\n",
+             {Help.PAST_TORCH_LATER: "a[0] = 5\n => ;; y.sum().backward() => y.sum().backward()\na[0] = 5",
+              copy: "h.detach().numpy() => h.detach().clone().numpy()"},
+             meant="h ** 2 => h.clone() ** 2", context=context)
+      for how, copy, context in (("seen", Help.HANDED_OUT_COPY, unclobber.watch),
+                                 ("hashed", Help.PAST_TORCH_COPY, lambda: unclobber.watch(fingerprint=1.0)))),
     *(Helped(f"a checkpoint's function that writes to its input, {way}", W + """\
 def block(h):
     h += 1

@@ -322,3 +322,11 @@ def test_memory_that_nobody_writes(name):
     assert watched(Program.of(GONE[name])).findings == ()
     gc.collect()
     assert not open_memory._shown
+
+
+def test_the_copy_of_what_was_handed_out_is_the_second_help():
+    """The program may project a weight in NumPy, which a copy would end without a word."""
+    (finding,) = watched(Program.of(WRONG["numpy"][1])).findings
+    later, copy = (fix.title for fix in finding.fixes)
+    assert later == "write after the backward that needs the old values"
+    assert copy.startswith("or, only if the tensor is not meant to see the write, ")

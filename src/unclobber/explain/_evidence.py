@@ -51,6 +51,7 @@ class Evidence:
     read: Site | None = None  # the line of the recomputation that reads the tensor
     line_range: str | None = None
     """The lines between which the content changed without an observed write, as a sentence; else None."""
+    handed_out: bool = False  # whether the program is known to have given its memory to code outside of torch
     written: Write | None = None
     """The one statement that can have made that change; None if there are several."""
     past_torch: str | None = None

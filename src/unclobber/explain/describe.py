@@ -126,6 +126,7 @@ def _evidence(
         changed_too=_changed_too(saved, ledger) if state.refused and (unread or not state.changed) else (),
         value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
+        handed_out=log is not None and log.handed_out is not None,
         keeps_history=_keeps_history(saved, node),
         unseen=state.unseen,
         differentiated=saved.entry is not None and saved.entry.differentiated,

@@ -71,6 +71,7 @@ class Help(Enum):
     )
     PAST_TORCH_COPY = "copy each time values come from or go to foreign code: `torch.tensor(a)`, `x.clone()`"
     PAST_TORCH_LATER = "or write after the backward that needs the old values"
+    HANDED_OUT_COPY = "or, only if the tensor is not meant to see the write, hand out a copy: `x.clone()`"
     READ_A_COPY = "read from a copy: clone the operand that shares the memory, or write out of place"
 
     # Custom Functions, hooks, checkpoints and autocast: UC103 to UC106.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ...model import CODES, Finding, Fix, Help
@@ -54,10 +53,6 @@ def finding(
         fixes: Fixes, most useful first; None for the helps of the sentences.
         names: The other fields of the sentences.
     """
-    # `or` joins a fix to the one before it, and the first has none
-    # (test_the_first_help_is_no_alternative in tests/unit/explain/test_refusal_rules.py).
-    if fixes is not None:
-        fixes = (replace(fixes[0], title=fixes[0].title.removeprefix("or ")), *fixes[1:])
     by = evidence.module_hook
     hook = None if by is None else f"`{by.module}`{f' `{by.name}`' if by.name else ''}"
     used: dict[str, Any] = {} if evidence.used is None else {"needed": evidence.used}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -54,13 +55,16 @@ class Wording(NamedTuple):
         if fixes is None:
             words = {name: str(text) for name, text in names.items()}
             fixes = tuple(advice.fix(lines.get(advice), **words) for advice in self.helps)
+        # `or` joins a fix to the one before it, and the first has none
+        # (test_the_first_help_is_no_alternative in tests/unit/explain/test_refusal_rules.py).
+        first = [replace(fix, title=fix.title.removeprefix("or ")) for fix in fixes[:1]]
         repaired = facts.get("repaired", False)
         known = [place for place in self.labels if facts.get(place, ()) is not None]
         labels = [(place, fill(self.labels[place], names)) for place in known]
         return Finding(
             code,
             self.message.format_map(names),
-            fixes=() if repaired else fixes,
+            fixes=() if repaired else (*first, *fixes[1:]),
             notes=(*notes, *filled(() if repaired else self.notes, names)),
             labels=tuple((place, text) for place, text in labels if text is not None),
             **{"variant": self.variant, **facts},

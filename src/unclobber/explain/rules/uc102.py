@@ -28,6 +28,7 @@ OPERATION = Wording(
     variant="self-overlap",
 )
 _BY_CONTENT = Wording(SPOILT, notes=(SILENT,), helps=(Help.PAST_TORCH_COPY, Help.PAST_TORCH_LATER))
+_HANDED_OUT = _BY_CONTENT._replace(helps=(Help.PAST_TORCH_LATER, Help.HANDED_OUT_COPY))
 _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
@@ -47,7 +48,8 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.line_range is not None:
         # A line is named only if it alone can have written.
         written = () if evidence.written is None else (evidence.written,)
-        return _BY_CONTENT.of_saved("UC102", evidence, {"how": "was changed past torch"}, writes=written)
+        wording = _HANDED_OUT if evidence.handed_out else _BY_CONTENT
+        return wording.of_saved("UC102", evidence, {"how": "was changed past torch"}, writes=written)
     if evidence.moved:
         return None
     if evidence.storage_swapped:
