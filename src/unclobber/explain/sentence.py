@@ -8,7 +8,6 @@ the unpack hook's tensor with the history that torch gives it. Held by tests/uni
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 from typing import Any
@@ -19,11 +18,10 @@ from ..derivatives import by_operation
 from ..model import or_default
 from ..observe.hooks import backward_calls
 from ..observe.record import SavedTensor, SaveState
-from ..source import Instruction, Located, Stack, is_plumbing
-from ..syntax import last_name, torch_table
+from ..syntax import torch_table
 from ..torch_internals import compat
 from ..torch_internals.engine import engine
-from . import reads
+from . import reads, spelling
 from ._view_nodes import SINGLE_VIEW
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
@@ -143,21 +141,10 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
         return None
     if not node.name().endswith("CopySlices") or not saved.stack:
         return None
-    call = _innermost_call(saved.stack)
-    name = last_name(call.node.func) if call is not None and isinstance(call.node, ast.Call) else ""
-    if not name.endswith("_"):
-        return None
-    nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
+    rules = by_operation(spelling.operation_at(saved.stack) or "")
+    nodes = {rule.node for rule in rules if [kept.role for kept in rule.kept] == ["result"]}
     (only_node, *others) = nodes or {None}
     return None if only_node is None or others else _said_of(only_node)
-
-
-def _innermost_call(stack: Stack) -> Located | None:
-    # Modes that only pass the call on, such as unclobber's fingerprints, don't count.
-    for code, lasti in zip(stack[::2], stack[1::2], strict=False):
-        if not is_plumbing(code):
-            return Instruction(code, lasti).located()
-    return None
 
 
 def _view_is_followed(saved: SavedTensor, node: Any) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ..derivatives import Reasons, Rule, by_node
 from ..model import Extent
-from ..source import Located, ParsedSource, Stack
-from ..syntax import is_in_place, last_name, torch_table
+from ..source import Instruction, Located, ParsedSource, Stack, is_plumbing
+from ..syntax import OPERATORS, is_in_place, last_name, torch_table
 from ._live import user_expression
 from .callables import LINEAR
 from .operands import Edges, Operands, bind_code, imported, is_module, is_torch, operands, out_argument
@@ -53,7 +53,7 @@ def spell(
     """
     rule = None if node_name is None else by_node(node_name)
     if rule is None or role is None or node_name is None:
-        return Spelling(operation=_custom_operation(node_name) if rule is None else rule.operation)
+        return Spelling(operation=_without_rule(node_name, stack) if rule is None else rule.operation)
     needed = None if edges is None else rule.needed(edges)
     names = _names(rule, role, stack, edges, shape)
     expression = _expression(rule, role, names)
@@ -105,9 +105,10 @@ def _without_view(edge: Any) -> Any:  # of a leaf: torch itself folds only what 
     return edge if inner is None or inner.next_functions else inner
 
 
-def _custom_operation(node_name: str | None) -> str | None:  # `MyExp` of a custom Function
+def _without_rule(node_name: str | None, stack: Stack) -> str | None:
+    """Return ``MyExp`` for a custom Function, and ``exp_`` for a write to a view."""
     if node_name is None or not node_name.endswith("Backward"):
-        return None
+        return operation_at(stack) if node_name == "CopySlices" else None
     return node_name.removesuffix("Backward").rpartition(".")[2] or None
 
 
@@ -240,6 +241,18 @@ def mention(stack: Stack, expression: str | None) -> Extent | None:
     parts = (node for node in ast.walk(located.node) if isinstance(node, ast.expr))
     same = [node for node in parts if located.source.text(node) == expression]
     return located.source.extent(same[0]) if len(same) == 1 else None
+
+
+def operation_at(stack: Stack) -> str | None:
+    """Return the in-place operation of the innermost call or operator: ``exp_`` for ``y[0].exp_()``."""
+    # Modes that only pass the call on, such as unclobber's fingerprints, don't count.
+    frames = (frame for frame in zip(stack[::2], stack[1::2], strict=False) if not is_plumbing(frame[0]))
+    located = next((Instruction(*frame).located() for frame in frames), None)
+    node = None if located is None else located.node
+    if isinstance(node, ast.AugAssign):
+        return OPERATORS[type(node.op)].in_place
+    name = last_name(node.func) if isinstance(node, ast.Call) else ""
+    return name if name.endswith("_") else None
 
 
 # --- written -------------------------------------------------------------------------------------

@@ -515,6 +515,35 @@ def test_formulas_are_those_of_real_tensors(dtype, words, why):
     assert (finding.saved.why_words, finding.saved.why) == (words, why)
 
 
+def scaled(part, factor):
+    """Multiply a part by a tensor that is overwritten later."""
+    part *= factor
+    factor.add_(1)
+
+
+WRITES_TO_VIEWS = {
+    "exp_": lambda y, _: y[:2].exp_(),
+    "sigmoid_": lambda y, _: torch.sigmoid_(y[:2]),
+    "relu_": lambda y, _: torch.nn.functional.relu(y[:2], inplace=True),
+    "mul_": lambda y, factor: scaled(y[:2], factor),
+}
+
+
+@pytest.mark.parametrize(("operation", "write"), WRITES_TO_VIEWS.items(), ids=WRITES_TO_VIEWS)
+def test_an_operation_on_a_view_is_called_by_its_name(operation, write):
+    """Its own node is hidden in a CopySlices, which no program has a word for."""
+
+    def step():
+        y, factor = torch.ones(3, requires_grad=True) * 1, torch.ones(2)
+        write(y, factor)
+        y.add_(1)
+        y.sum().backward()
+
+    (finding,) = unclobber.audit(step).findings
+    assert (finding.saved.node, finding.saved.operation) == ("CopySlices", operation)
+    assert f"after {operation} saved it" in finding.message
+
+
 @pytest.mark.parametrize("module", [torch.functional, torch.nn.modules.rnn])
 def test_no_instruction_makes_it_fail(module):
     """Every instruction of real code can be located and matched with any operation, without an error."""
