@@ -42,7 +42,9 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
         blamed = list(dict.fromkeys(map(place, finding.blamed)))
         more = "".join(f", and overwritten in {line}" for line in blamed[1:])
         said = wrap(finding.message + (f", in {place(site)}" if site else "") + more, room)
-        said += [line for fix in finding.fixes[:1] for line in _help(fix, fixes, room)]
+        said += [
+            line for fix in finding.fixes[:1] for line in _help(fix, fixes, room, _again(finding, after))
+        ]
         fixes += finding.fixes[:1]
         head = f"  {where}"
         if cells(head) > column - 2:
@@ -55,12 +57,23 @@ def ahead_to_text(findings: Sequence[Finding], *, after: Sequence[Finding] = (),
     return "\n".join(lines)
 
 
-def _help(fix: Fix, before: Sequence[Fix], room: int) -> Iterator[str]:
-    """Yield the lines of one finding's help, but no advice in words that stands before it already."""
+def _again(finding: Finding, after: Sequence[Finding]) -> str:
+    """Return the words for a finding's first edit if it stands above; it says which one it is if another edit
+    there ends its own finding alone."""
+    own = [fix.edits for fix in finding.fixes if fix.edits]
+    same = [above.fixes for above in after if above.fixes and above.fixes[0].edits == own[0]] if own else []
+    if not any(fix.edits and fix.edits not in own for fixes in same for fix in fixes):
+        return "the same edit as above"
+    return f"the first edit above, in line {own[0][0].line}"
+
+
+def _help(fix: Fix, before: Sequence[Fix], room: int, again: str) -> Iterator[str]:
+    """Yield the lines of one finding's help, but no advice in words that stands before it already; ``again``
+    stands for an edit that does."""
     if fix.guard or (not fix.edits and fix in before):
         return
     if fix.edits and any(fix.edits == other.edits for other in before):
-        yield "help: the same edit as above"
+        yield from wrap(f"help: {again}", room)
         return
     title, code = fix.title, fix.code
     if code and fix.edits and (whole := _together([*before, fix])):

@@ -286,6 +286,15 @@ def test_an_edit_keeps_those_of_its_line_above():
     ]
 
 
+def test_an_edit_above_is_told_from_its_alternative():
+    """Of two edits above, one may end that finding alone."""
+    both, alone = edited("z = f(a.clone(), b, c)"), edited("x = a.clone()", old="x = a", line=5).fixes
+    above = dataclasses.replace(both, fixes=both.fixes + alone)
+    assert ahead_to_text([both], after=[above]).endswith("help: the first edit above, in line 3")
+    for same in (above, both):
+        assert ahead_to_text([same], after=[same]).endswith("help: the same edit as above")
+
+
 def test_an_edit_of_the_list_is_whole():
     """It is there to be copied."""
     new = "total = (a.clone() * b + b * c).sum(dim=-1, keepdim=True).mean().reshape(1, 1).squeeze()"
