@@ -257,4 +257,5 @@ def test_a_declared_write_is_counted_as_torch_counts_it(inside):
     (finding,) = guarded.conflicts
     (write,) = finding.writes
     assert (write.site.source, write.version_before, write.version_after) == ("scale(y)", 0, y._version)
-    assert not finding.notes
+    (note,) = finding.notes
+    assert "under torch.no_grad(), does not enter the graph" in note
