@@ -116,7 +116,8 @@ class Source:
     def is_bound(self, node: ast.Name | ast.Attribute) -> bool:  # `x += 1` reads it, too
         return isinstance(node.ctx, ast.Store) and not isinstance(self.parents[node], ast.AugAssign)
 
-    def block(self, statement: ast.AST) -> list[ast.stmt]:
+    def block(self, node: ast.AST) -> list[ast.stmt]:  # of the statement that it is, or is a part of
+        statement = next(at for at in (node, *self.all_above(node)) if isinstance(at, ast.stmt))
         blocks = (getattr(self.parents[statement], name, []) for name in ("body", "orelse", "finalbody"))
         return next(block for block in blocks if statement in block)
 

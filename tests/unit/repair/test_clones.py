@@ -231,6 +231,24 @@ def test_parameters_are_copied_for_a_call_within_a_call(proposed):
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if (loss := net(x)) > 0:\n    opt.step()\n",
+        "for y in net(x):\n    opt.step()\n",
+        "while net(x).sum() > 0:\n    opt.step()\n",
+        "with net(x) as y:\n    opt.step()\n",
+    ],
+)
+def test_parameters_are_copied_for_a_call_in_a_head(proposed, text):
+    """The head of a compound statement has no block of its own, and stays in its line."""
+    (new,) = proposed(
+        clone_parameters, "UC101", f"import torch\n{text}", saved="net(x)", facts={"name": "net.weight"}
+    )
+    called = "torch.func.functional_call(net, {n: p.clone() for n, p in net.named_parameters()}, (x,))"
+    assert new == f"import torch\n{text.replace('net(x)', called)}"
+
+
 def test_a_copy_has_no_batch_either(proposed):
     """Under vmap neither a copy of the written tensor nor one like it may take a batch."""
     text = "import torch\nout.copy_(x)\nuse(out)\n"

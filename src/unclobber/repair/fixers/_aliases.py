@@ -215,8 +215,7 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
 def _leads_to(source: Source, node: ast.AST, statement: ast.AST) -> bool:
     """Return whether a binding surely ran before ``statement``: above it, in its or an enclosing block."""
-    holders = [node, *source.all_above(node)]
-    block = source.block(next(holder for holder in holders if isinstance(holder, ast.stmt)))
+    block = source.block(node)
     round_it = (statement, *source.all_above(statement))
     return source.start(node) < source.start(statement) and any(holder in block for holder in round_it)
 

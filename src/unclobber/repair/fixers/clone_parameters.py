@@ -38,7 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     frozen = (finding.saved.role or "").startswith("running")
     what, note = ("frozen statistics", "") if frozen else ("parameters", _NOTE)
     for path, source, statement in callers(project, finding.saved):
-        pairs = itertools.pairwise(source.block(statement) if is_small(statement) else ())
+        pairs = itertools.pairwise(source.block(statement))
         above = {source.code(before) for before, after in pairs if after is statement}
         copies = partial(_statistics, above) if frozen else _PARAMETERS.format
         for text, name in rewrites(source, statement, copies):
