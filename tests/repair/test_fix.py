@@ -383,6 +383,21 @@ def test_an_element_of_a_list(fix):
     assert "outs[i] = outs[i] + 1" not in done.out
 
 
+def test_an_element_of_a_comprehension(fix):
+    """The program that is run for comparison does not read the comprehension's variable before it."""
+    text = """
+    import torch
+
+    w = torch.rand(3, requires_grad=True)
+    probs = [w.sigmoid(), w.tanh()]
+    probs = [t.mul_(m) for t, m in zip(probs, [2.0, 3.0])]
+    sum(p.sum() for p in probs).backward()
+    """
+    done = fix(text)
+    assert "+probs = [t.mul(m) for t, m in zip(probs, [2.0, 3.0])]" in done.out
+    assert "proved to the end" in done.out
+
+
 def test_a_hidden_state_kept_by_a_module(fix):
     """The state is detached after the backward, and the words say so: however many calls make up a step, that
     is where the graph ends."""

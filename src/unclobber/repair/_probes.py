@@ -2,7 +2,7 @@
 
 A statement that writes in place shows its target: ``h`` of ``h *= 2``, ``x`` of ``x[mask] = 0``,
 ``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and the objects they lead to are inspected before the
-statement, results of calls as they are passed on. The code keeps its lines and columns.
+statement or the operand that is written, results of calls as they are passed on. The code keeps its places.
 """
 
 from __future__ import annotations
@@ -48,19 +48,24 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
 
 
 def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> None:
-    """Insert the probes of one statement: before it for names, around the call for a call's result."""
+    """Insert the probes of one statement: before it for what it assigns to, around an operand of a call."""
     before: list[ast.stmt] = []
     new: dict[ast.AST, ast.AST | list[ast.stmt]] = {}
     for written in _written(statement, source.imported_names):
         places, root = _peeled(written)
         if places:
             read = [_call(PLACE, key, place, named=True) for place in places]  # none runs after a true one
-            before.append(ast.Expr(read[0] if len(read) == 1 else ast.BoolOp(ast.Or(), read)))
+            look = read[0] if len(read) == 1 else ast.BoolOp(ast.Or(), read)
+            for node in ast.walk(look):
+                ast.copy_location(node, written)
+            if isinstance(getattr(written, "ctx", None), ast.Store):
+                before.append(ast.copy_location(ast.Expr(look), statement))
+            else:
+                # Before the statement, a comprehension's variable would have no value yet.
+                both = ast.Tuple([look, written], ast.Load())
+                new[written] = ast.copy_location(ast.Subscript(both, ast.Constant(1), ast.Load()), written)
         elif root is not None:
             new[root] = ast.copy_location(_call(PASSED, key, root, named=False), root)
-    for look in before:
-        for node in ast.walk(look):
-            ast.copy_location(node, statement)
     if before:
         new[statement] = [*before, statement]
     _Changed(new).visit(source.tree)
@@ -88,17 +93,12 @@ def _written(statement: ast.stmt, imported: Container[str]) -> Iterator[ast.expr
                 yield node.func.value
 
 
-def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield all nodes of a statement except those of inner statements, functions and comprehensions."""
-    todo: list[ast.AST] = [statement]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo.extend(
-            child
-            for child in ast.iter_child_nodes(node)
-            if not isinstance(child, (ast.stmt, ast.Lambda, ast.comprehension, ast.ExceptHandler))
-        )
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all nodes within it, except those of inner statements."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.stmt):
+            yield from _own_nodes(child)
 
 
 def _is_inplace(name: str) -> bool:

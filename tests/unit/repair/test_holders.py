@@ -195,10 +195,27 @@ def test_a_mask_is_not_what_is_written(held):
     assert (found.names, found.others, found.callers) == ({"h"}, (), set())
 
 
-def test_what_is_no_tensor(held):
-    """Nothing is said of it."""
+@pytest.mark.parametrize(
+    "body", ["n = 1\nn += 1  # here", "y = thing.h.mul_(2) if hasattr(thing, 'h') else x  # here"]
+)
+def test_what_is_no_tensor_or_is_not_written(held, body):
+    """Nothing is said of it, and what the statement does not read is not read for it."""
     with pytest.raises(KeyError):
-        held("n = 1\nn += 1  # here")
+        held(body)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "ys = [h.mul_(2) for h in outs]",
+        "ys = {n: h.mul_(n) for n, h in enumerate(outs)}",
+        "y = (lambda h: h.mul_(2))(outs[0])",
+    ],
+)
+def test_a_name_that_only_an_expression_binds(held, write):
+    """It is inspected where it has a value; before the statement there is none."""
+    found = held(f"outs = [net(x).exp()]\n{write}  # here")
+    assert (found.names | _names_of_callers(found), found.others) == ({"h", "outs"}, ())
 
 
 def test_the_code_keeps_its_places():
