@@ -5,6 +5,7 @@ Every copy is at the same path, so that the paths a program prints are the same 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -77,16 +78,10 @@ def _fits(folder: str, home: str) -> bool:
     """Return whether a folder is small enough to be copied, and not around ``home``."""
     if within(home, folder):
         return False
-    size = count = 0
-    for at, names, files in os.walk(folder):
-        names[:] = [name for name in names if not _is_apart(os.path.join(at, name))]
-        count += len(files) + len(names)
-        for name in files:
-            try:
-                # A link counts by itself, because it is copied as a link.
-                size += os.lstat(os.path.join(at, name)).st_size
-            except OSError:
-                continue
+    size = 0
+    for count, path in enumerate(files_in(folder, home), 1):
+        with contextlib.suppress(OSError):
+            size += os.lstat(path).st_size  # a link counts by itself, because it is copied as a link
         if size > MOST_BYTES or count > MOST_FILES:
             return False
     return True

@@ -42,10 +42,9 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def unified(old: str, new: str, name: str) -> str:  # `patch -p0` and `git apply -p0` accept it
-    lines = []
-    for line in difflib.unified_diff(_lines(old), _lines(new), name, name):
-        lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return "".join(lines)
+    lines = difflib.unified_diff(_lines(old), _lines(new), name, name)
+    missing = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else f"{line}{missing}" for line in lines)
 
 
 def _lines(text: str) -> list[str]:

@@ -176,10 +176,8 @@ def flush() -> None:
     for file in gc.get_objects():
         # By type, because `isinstance` reads `__class__`, at which torch's deprecated objects warn.
         if issubclass(type(file), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
-            try:
+            with contextlib.suppress(OSError, ValueError):  # closed, or open for reading only
                 file.flush()
-            except (OSError, ValueError):
-                continue  # closed, or open for reading only
 
 
 def _hash(data: bytes) -> str:

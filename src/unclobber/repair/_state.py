@@ -6,6 +6,7 @@ cycles and depth do no harm. Two tables are compared from their roots along equa
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import gc
@@ -194,27 +195,22 @@ class Walk:
     def _function(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         """Yield the closure's variables, the defaults and the attributes of a function."""
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-            try:
+            with contextlib.suppress(ValueError):  # not bound yet
                 yield f".{name}", cell.cell_contents
-            except ValueError:
-                continue  # not bound yet
         yield from ((f".__defaults__[{n}]", value) for n, value in enumerate(function.__defaults__ or ()))
         yield from ((f".{name}", value) for name, value in (function.__kwdefaults__ or {}).items())
         yield from ((f".{name}", value) for name, value in vars(function).items())
 
     def _attributes(self, thing: Any) -> Iterator[tuple[str, Any]]:
         """Yield the attributes and slots of an object, without running its code."""
-        try:
-            names = dict(object.__getattribute__(thing, "__dict__"))
-        except AttributeError:
-            names = {}
+        names: dict[Any, Any] = {}
+        with contextlib.suppress(AttributeError):
+            names |= object.__getattribute__(thing, "__dict__")
         for kind in type(thing).__mro__:
             slots = vars(kind).get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
-                try:
+                with contextlib.suppress(AttributeError):
                     names.setdefault(name, object.__getattribute__(thing, name))
-                except AttributeError:
-                    continue
         yield from ((f".{name}", value) for name, value in names.items() if isinstance(name, str))
 
     def _is_own(self, module: Any) -> bool:

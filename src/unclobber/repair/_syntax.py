@@ -108,16 +108,18 @@ class Source:
         return loop
 
     def all_above(self, node: ast.AST) -> Iterator[ast.AST]:
-        at = self.parents.get(node)
-        while at is not None:
-            yield at
-            at = self.parents.get(at)
+        while (above := self.parents.get(node)) is not None:
+            yield above
+            node = above
+
+    def statements_round(self, node: ast.AST) -> Iterator[ast.stmt]:  # itself, too, innermost first
+        return (at for at in (node, *self.all_above(node)) if isinstance(at, ast.stmt))
 
     def is_bound(self, node: ast.Name | ast.Attribute) -> bool:  # `x += 1` reads it, too
         return isinstance(node.ctx, ast.Store) and not isinstance(self.parents[node], ast.AugAssign)
 
     def block(self, node: ast.AST) -> list[ast.stmt]:  # of the statement that it is, or is a part of
-        statement = next(at for at in (node, *self.all_above(node)) if isinstance(at, ast.stmt))
+        statement = next(self.statements_round(node))
         blocks = (getattr(self.parents[statement], name, []) for name in ("body", "orelse", "finalbody"))
         return next(block for block in blocks if statement in block)
 

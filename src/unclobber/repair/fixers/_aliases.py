@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
 from .._syntax import For, Function, Loop, Source, is_name, method_call, names_in, targets_of, walk
+from ._blocks import line_in
 from ._fresh import binding_at, is_empty_container, is_fresh, keeps_nothing
 from ._liveness import read_later
 
@@ -148,12 +149,9 @@ def is_local_to(source: Source, function: ast.AST | None, name: str) -> bool:
 
 def _values_only(source: Source, node: ast.AST) -> bool:
     """Return whether an expression is read for its values alone: no code keeps its tensor or a view of it."""
-    while True:
-        parent = source.parents[node]
-        answer = _reads_node(source, node, parent)
-        if answer is not None:
-            return answer
-        node = parent
+    parent = source.parents[node]
+    answer = _reads_node(source, node, parent)
+    return _values_only(source, parent) if answer is None else answer
 
 
 def _reads_node(source: Source, node: ast.AST, parent: ast.AST) -> bool | None:
@@ -215,9 +213,8 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
 def _leads_to(source: Source, node: ast.AST, statement: ast.AST) -> bool:
     """Return whether a binding surely ran before ``statement``: above it, in its or an enclosing block."""
-    block = source.block(node)
-    round_it = (statement, *source.all_above(statement))
-    return source.start(node) < source.start(statement) and any(holder in block for holder in round_it)
+    is_above = source.start(node) < source.start(statement)
+    return is_above and line_in(source, statement, source.block(node)) is not None
 
 
 # --- elements of lists and dicts ----------------------------------------------------------------------

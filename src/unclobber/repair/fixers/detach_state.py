@@ -141,12 +141,9 @@ def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]
             code, newest = source.code(node), f"{source.code(node)}[-1]"
             if code in carries - bound:
                 yield code, source.small(node)
-            if (
-                newest in carries
-                and code not in carries
-                and source.code(_element(source, node)) != newest
-                and not isinstance(source.parents[node], ast.Attribute)
-            ):
+            is_method = isinstance(source.parents[node], ast.Attribute)  # `seen.append`
+            is_list = newest in carries and code not in carries and not is_method
+            if is_list and source.code(_element(source, node)) != newest:
                 yield newest, source.small(node)
         bound |= _bound(source, line)
 

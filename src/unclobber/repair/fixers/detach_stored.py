@@ -16,7 +16,7 @@ from ...syntax import last_name
 from .._candidate import Candidate
 from .._syntax import Loop, Source, arguments_of, flat, is_name, is_small, walk
 from ..project import Project
-from ._blocks import calls_method, line_in, shortened
+from ._blocks import calls_method, shortened
 from ._sites import callers
 from .detach_state import detached
 from .keep_graph import two_losses
@@ -77,11 +77,7 @@ def _values(statement: ast.AST) -> Iterator[ast.expr]:
 
 def _loops_before(source: Source, statement: ast.AST) -> Iterator[Loop]:
     """Yield the last loop without a backward before a statement, in each block around it."""
-    for above in (statement, *source.all_above(statement)):
-        if source.torch_name and isinstance(above, ast.stmt):
-            block = source.block(above)
-            before = block[: line_in(source, above, block)]
-            loops = [
-                line for line in before if isinstance(line, Loop) and not calls_method(line, {"backward"})
-            ]
-            yield from loops[-1:]
+    for above in source.statements_round(statement) if source.torch_name else ():
+        block = source.block(above)
+        loops = [line for line in block[: block.index(above)] if isinstance(line, Loop)]
+        yield from [loop for loop in loops if not calls_method(loop, {"backward"})][-1:]

@@ -19,7 +19,8 @@ from ._sites import modes_in, saved_statements, sites
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of it (UC204)."""
     if finding.code == "UC206":
-        for path, user in project.sources(_files(finding), "inference_mode"):
+        places = sites(finding.made, finding.saved, finding.needed, *finding.writes)
+        for path, user in project.sources([site.path for site in places], "inference_mode"):
             for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
                 yield Candidate(title, {path: user.edited(user.renamed(node, "no_grad"))})
@@ -110,7 +111,3 @@ def _is_idle(line: ast.stmt) -> bool:  # it may run in any mode
     if isinstance(line, ast.Return) and line.value is not None:
         return all(is_place(part) or isinstance(part, ast.Constant) for part in flat(line.value))
     return isinstance(line, ast.Pass | ast.Import | ast.ImportFrom | ast.Return)
-
-
-def _files(finding: Finding) -> list[str]:
-    return [site.path for site in sites(finding.made, finding.saved, finding.needed, *finding.writes)]

@@ -53,14 +53,13 @@ def two_losses(finding: Finding, project: Project) -> bool:
 def _follows(source: Source, first: ast.AST, second: ast.AST, between: int) -> bool:
     """Return whether ``second`` stands behind ``first`` in the innermost block that holds both, and ran in
     the same turn of a loop: ``between`` backward calls ran in between, as many as stand there."""
-    for above in (first, *source.all_above(first)):
-        if isinstance(above, ast.stmt):
-            block = source.block(above)
-            then = line_in(source, second, block)
-            if then is not None:
-                lines = block[block.index(above) + 1 : then]
-                ran = [call for line in lines for call in calls(line, _BACKWARDS)]
-                return block.index(above) < then and len(ran) == between
+    for above in source.statements_round(first):
+        block = source.block(above)
+        then = line_in(source, second, block)
+        if then is not None:
+            lines = block[block.index(above) + 1 : then]
+            ran = [call for line in lines for call in calls(line, _BACKWARDS)]
+            return block.index(above) < then and len(ran) == between
     return False
 
 

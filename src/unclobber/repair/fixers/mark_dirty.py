@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import dotted
 from .._candidate import Candidate
-from .._syntax import Function, Source, calls, flat, is_small, methods_of, parameters_of, with_argument
+from .._syntax import Function, Source, calls, flat, methods_of, parameters_of, with_argument
 from ..project import Project
-from ._inplace import receiver
+from ._inplace import in_place
 from ._sites import write_statements
 from .clone_target import targets
 
@@ -25,8 +25,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.variant != "unmarked":
         return
     for _, (path, source, statement) in write_statements(finding, project):
-        if not is_small(statement):
-            continue  # in the head of an `if` or a loop nothing can be put before the write
         forward, owner = source.function(statement), source.above(statement, ast.ClassDef)
         if forward is None or owner is None or forward.name != "forward":
             continue
@@ -75,9 +73,8 @@ def marked(
 def _returns(source: Source, forward: Function, name: str) -> bool:
     """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
     returned = (n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None)
-    for value in (value for values in returned for value in flat(values)):
-        while (inner := receiver(value, source)) is not None:
-            value = inner
-        if dotted(value) == name:
-            return True
-    return False
+    values = [value for values in returned for value in flat(values)]
+    written = (in_place(value, source) for value in values)
+    return name in [
+        dotted(call.target if call else value) for call, value in zip(written, values, strict=True)
+    ]

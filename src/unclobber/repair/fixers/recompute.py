@@ -75,10 +75,8 @@ def repeated_after(
 def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str | None:
     """Return the text with the forward's statements at the start of the backward's loop, or None."""
     loop = source.loop_round(backward)
-    if loop is None:
-        return None
-    lines, first = forward_slice(source, forward, loop), source.line(loop.body[0])
-    if not lines or first.in_header:
+    lines = [] if loop is None else forward_slice(source, forward, loop)
+    if loop is None or not lines or (first := source.line(loop.body[0])).in_header:
         return None
     moved = _moved(source, lines, first.indent, with_comments=True)
     gone = [source.removed(source.line(line)) for line in lines]

@@ -84,11 +84,9 @@ def limited(source: Source, backward: ast.AST) -> str:
 
 def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]:
     """Yield new texts in which a backward runs before a write that stands above it in one of its blocks."""
-    for last in (backward, *source.all_above(backward)):
+    for last in source.statements_round(backward):
         if isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return  # no definition moves
-        if not isinstance(last, ast.stmt):
-            continue
         block = source.block(last)
         at, end = line_in(source, write, block), block.index(last)
         if at is None:

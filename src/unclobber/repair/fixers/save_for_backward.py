@@ -28,17 +28,17 @@ from .._syntax import (
 )
 from .._text import Splice, lines_in
 from ..project import Project
+from ._blocks import binds
 from ._sites import callers
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
-    seen: set[int] = set()
-    for path, source, statement in callers(project, finding.saved, finding.needed, *finding.writes):
-        owner = source.above(statement, ast.ClassDef)
-        if owner is None or id(owner) in seen:
+    places = callers(project, finding.saved, finding.needed, *finding.writes)
+    owners = {source.above(at, ast.ClassDef): (path, source) for path, source, at in places}
+    for owner, (path, source) in owners.items():
+        if owner is None:
             continue
-        seen.add(id(owner))
         text, read_outside = rewritten(source, owner), _may_be_read_outside(source, owner)
         if text is not None:
             title = f"keep the tensors of `{owner.name}` with `save_for_backward`"
@@ -104,9 +104,7 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
         and _reads_attribute(backward, back, name)
         and (line := source.own_line(statement)) is not None
     }
-    bound = [target for n in walk(backward) if isinstance(n, ast.Assign) for target in n.targets]
-    names_bound = {target.id for target in bound if isinstance(target, ast.Name)}
-    if not kept or kept.keys() & (names_bound | {*parameters_of(backward)}):
+    if not kept or kept.keys() & (binds(backward) | {*parameters_of(backward)}):
         return None
     names = ", ".join(kept)
     load = source.first_in(backward, f"{names}{',' if len(kept) == 1 else ''} = {back}.saved_tensors")
