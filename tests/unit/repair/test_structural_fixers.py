@@ -389,6 +389,23 @@ def test_the_forward_moves_into_the_loop(proposed):
     assert texts == ["for _ in range(3):\n    cost = f(x)\n    cost.backward()\n"]
 
 
+@pytest.mark.parametrize(
+    ("made", "needed"),
+    [
+        ("net = Net()\nopt = SGD(net.parameters())", "net(x).sum().backward()"),
+        ("net = nn.Linear(3, 3)", "net(x).sum().backward()"),
+        ("w = nn.Parameter(torch.ones(3))", "(w * scale).sum().backward()"),
+        ("self.net = Net()", "self.net(x).sum().backward()"),
+        ("task = Task()\nopt = SGD(task.parameters())", "loss(task).backward()"),
+    ],
+)
+def test_what_is_trained_does_not_move_into_the_loop(proposed, made, needed):
+    """Each turn would train other weights, and an optimizer above the loop those of none."""
+    text = f"{made}\nfor _ in range(3):\n    {needed}\n    opt.step()\n"
+    saved = made.partition(" = ")[2].partition("\n")[0]
+    assert proposed(recompute, "UC301", text, saved=saved, needed=needed) == []
+
+
 def test_without_an_optimizer_nothing_moves(proposed):
     """A write by anything else is no step."""
     text = "y = f(x)\nx.add_(1)\ny.backward()\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Sequence
 
-from .._syntax import Source, calls, is_place, is_small, method_call, names_in, targets_of, walk
+from .._syntax import Source, calls, flat, is_place, is_small, method_call, names_in, targets_of, walk
 
 
 def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | None:
@@ -69,7 +69,8 @@ def forward_slice(
         wanted: Names that are needed later; if none of them is bound here, all that later statements read.
 
     Returns:
-        Empty if there are none, or if one does more than compute: a backward, a step, a compound statement.
+        Empty if there are none, or if one does more than compute: a backward, a step, a compound statement,
+        or the making of weights.
     """
     body = source.block(stop)
     at, end = line_in(source, first, body), body.index(stop)
@@ -87,7 +88,22 @@ def forward_slice(
         if binds(line):
             tainted |= binds(line)
             lines.append(line)
-    return _used(lines, {name for name in tainted if name in wanted} or set().union(*map(reads, body[end:])))
+    used = _used(lines, {name for name in tainted if name in wanted} or set().union(*map(reads, body[end:])))
+    return [] if _makes_weights(source, used) else used
+
+
+def _makes_weights(source: Source, statements: list[ast.stmt]) -> bool:
+    """Return whether some statements make a module, a parameter or an optimizer: what is trained would be
+    other weights each time that they run."""
+    made = {source.code(part) for line in statements for target in targets_of(line) for part in flat(target)}
+    scope = source.function(statements[0]) if statements else None
+    called = [node for node in walk(scope or source.tree) if isinstance(node, ast.Call)]
+    owners = [owner for call in called for owner in (call.func, method_call(call, *_OF_WEIGHTS)) if owner]
+    own = any(calls_method(line, {"Parameter"}) for line in statements)
+    return own or any(source.code(owner) in made for owner in owners)
+
+
+_OF_WEIGHTS = ("parameters", "named_parameters", "step", "zero_grad")
 
 
 def _used(lines: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
