@@ -348,6 +348,28 @@ def test_a_leafs_write_says_what_it_was_taken_for(fix):
     assert "+with torch.no_grad():" in document["fix"]["diff"]
 
 
+def test_the_result_of_a_leafs_write_is_what_is_meant(fix):
+    """It is computed into a new tensor, and no gradient reaches what the write would have overwritten."""
+    text = """
+    import torch
+
+    torch.manual_seed(0)
+    w = torch.randn(3, 3, requires_grad=True)
+
+
+    def skew(X):
+        A = X.triu_(1)
+        return A - A.mT
+
+
+    (torch.ones(2, 3) @ skew(w)).square().sum().backward()
+    """
+    done = fix(text)
+    assert "+    A = X.triu(1)" in done.out
+    assert "with torch.no_grad()" not in done.out.partition("+++")[2]
+    assert "proved to the end" in done.out
+
+
 def test_a_hook_that_changes_a_shared_gradient(fix):
     """It returns a new one, compared with the run under guard, which gives each consumer its own."""
     text = """

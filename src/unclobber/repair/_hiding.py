@@ -78,8 +78,10 @@ def hidden(
             if source.function(statement) is None:
                 never_read_again.add(name)
         for file, line, name in sorted(holders.callers):
-            if name not in rebound and _is_read_after_call(project, file, line, name):
+            read, keeps = (False, False) if name in rebound else _after_call(project, file, line, name)
+            if read:
                 return Hidden(f"`{name}` of the caller in line {line} is left without the write")
+            never_read_again |= {name} if keeps else set()
     if not measured and candidate.shared_name:
         name = candidate.shared_name  # code, or words
         held_too = name if name.startswith("the ") else f"the tensor `{name}`"
@@ -87,17 +89,18 @@ def hidden(
     return Hidden(never_read_again=frozenset(never_read_again))
 
 
-def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bool:
-    """Return whether a function may read a variable again after the call that runs in a line."""
+def _after_call(project: Project, file: str, line: int, name: str) -> tuple[bool, bool]:
+    """Return whether a variable may be read again after the call that runs in a line, and whether it is a
+    module's, and keeps what it holds."""
     source = project.source(file)
     if source is None and (text := text_of(file)) is not None:  # a library's, such as Sequential.forward
         source = parse("".join(text.lines))
     statement = None if source is None else source.statement(line) or source.in_header(line)
     if source is None or statement is None:
-        return True
+        return True, False
     if isinstance(statement, ast.Return) or name in map(source.code, targets_of(statement)):
-        return False
-    return read_later(source, statement, ast.Name(name, ast.Load()))
+        return False, False
+    return read_later(source, statement, ast.Name(name, ast.Load())), source.function(statement) is None
 
 
 def _change(source: Source, at: Any, new: str, names: set[str]) -> tuple[bool, set[str], set[str]]:

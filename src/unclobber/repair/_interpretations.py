@@ -107,9 +107,11 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         """Make a call with copies of leaves; a mode sees initialisers whole, before their ``no_grad``."""
         initial = getattr(func, "__module__", "") == "torch.nn.init"
         name = getattr(func, "__name__", "")
+        attribute = getattr(func.__self__, "__name__", "") if name == "__get__" else ""
         if name in _READS_VALUES and (known := copies.get(id(args[0]))) and known[1]._version:
             return func(known[1], *args[1:], **kwargs)
-        if not torch.is_grad_enabled() or initial or name in _ABOUT_THE_LEAF:
+        is_view = attribute != "data" and attribute in torch_table().view_attributes  # `w.mT`
+        if not torch.is_grad_enabled() or initial or (name in _ABOUT_THE_LEAF and not is_view):
             return func(*args, **kwargs)
         copied, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
         answer = func(*copied, **kwargs)

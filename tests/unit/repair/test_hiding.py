@@ -97,6 +97,13 @@ def test_a_callers_variable(judged, tmp_path, call, read):
     assert note == ("`x` of the caller in line 2 is left without the write" if read else "")
 
 
+def test_a_modules_variable_that_is_given_to_a_call(judged, tmp_path):
+    """It keeps the old value, and nothing reads it again; a variable that the call's line binds does not."""
+    text = "def skew(x):\n    a = x.triu_(1)\n    return a\n\nw = new()\ny = skew(w)\nprint(y)\n"
+    held = HeldBy({"x"}, callers={(str(tmp_path / "program.py"), 6, name) for name in "wy"})
+    assert judged("x.triu_(1)", "x.triu(1)", held, text=text, write="x.triu_(1)") == ("", frozenset("w"))
+
+
 def test_what_was_not_measured(judged):
     """There the fixer's own guess counts."""
     note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", None, hides="h")

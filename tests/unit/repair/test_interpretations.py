@@ -82,6 +82,21 @@ def test_the_programs_own_errors_pass():
             _under(interpretation, wrong)
 
 
+def test_a_view_that_an_attribute_gives_is_one_of_what_was_written():
+    """As of the leaf's copy: ``a.mT`` has the values that ``a`` has."""
+
+    def program(write):
+        w = torch.randn(3, 3, requires_grad=True)
+        a = write(w)
+        loss = (a - a.mT).exp().sum()
+        loss.backward()
+        return loss.detach(), w.grad
+
+    written = _under(Interpretation.RECORDED, lambda: program(lambda w: w.triu_(1)))
+    for one, other in zip(written, _plain(lambda: program(lambda w: w.triu(1))), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_a_step_between_two_forwards_is_seen():
     """A leaf's copy is made anew once the leaf itself was written."""
 

@@ -231,6 +231,16 @@ def test_in_conditions_and_walruses(proposed, before, after):
     assert proposed(out_of_place, "UC101", before, write=call) == [after]
 
 
+@pytest.mark.parametrize("statement", ["a = m.weight.triu_(1)", "return m.weight.triu_(1)"])
+def test_a_parameter_keeps_its_value_where_the_result_is_meant(proposed, statement):
+    """The module's attribute takes no other tensor; a write by itself has no such form."""
+    text = f"def f(m):\n    {statement}\n"
+    plain_form = text.replace("triu_", "triu")
+    assert plain_form in proposed(out_of_place, "UC201", text, write="m.weight.triu_(1)")
+    alone = "def f(m):\n    m.weight.triu_(1)\n"
+    assert alone.replace("triu_", "triu") not in proposed(out_of_place, "UC201", alone, write="m.weight.")
+
+
 def test_a_write_that_nothing_reads():
     """A tensor that nobody else holds is not copied for backward twice because of it."""
     text = "def f(x):\n    gate = x.exp() * 2\n    y = gate * x\n    gate.mul_(3)  # <-\n    return y\n"

@@ -146,6 +146,26 @@ def test_no_grad_is_for_leaves(proposed, code):
     assert proposed(no_grad, code, "import torch\nx.add_(1)\n", write="x.add_(1)") == []
 
 
+@pytest.mark.parametrize(
+    ("statement", "late"),
+    [
+        ("m.weight.triu_(1)", False),
+        ("m.weight[0] = 1", False),
+        ("m.weight -= 1", False),
+        ("a = m.weight.triu_(1)", True),
+        ("use(m.weight.triu_(1))", True),
+    ],
+)
+def test_a_write_whose_result_is_used_is_no_update(statement, late, tmp_path):
+    """What is computed from the result would have no gradient through it, so other edits are preferred."""
+    path = tmp_path / "program.py"
+    path.write_text(f"import torch\n{statement}\n")
+    wrote = Write(site(path, statement), "triu_", bumps_version=True, overlaps_needed=True)
+    project = Project(str(tmp_path.resolve()), loaded=(str(path.resolve()),))
+    made = list(no_grad(Finding("UC201", "a message", writes=(wrote,)), project))
+    assert [each.late for each in made] == [late]
+
+
 # --- modes ----------------------------------------------------------------------------------------
 
 

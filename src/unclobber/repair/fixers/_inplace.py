@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from ...syntax import OPERATORS, dotted, is_in_place, last_name, parse_expression, torch_table
-from .._syntax import Source, is_constant, root_name
+from .._syntax import Source, is_constant, root_name, walk
 from .._text import Splice
 
 # Names that end in an underscore but have no out-of-place form.
@@ -56,6 +56,11 @@ def written_by(statement: ast.AST, source: Source) -> InPlaceCall | None:  # not
     if isinstance(statement, ast.AugAssign):
         return InPlaceCall(binary(source, statement), statement.target)
     return in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
+
+
+def uses_result(source: Source, statement: ast.AST) -> bool:  # of a call that writes in place
+    alone = written_by(statement, source) is not None
+    return not alone and any(in_place(node, source) is not None for node in walk(statement))
 
 
 def in_place(node: ast.AST, source: Source) -> InPlaceCall | None:

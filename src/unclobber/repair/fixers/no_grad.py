@@ -15,7 +15,7 @@ from .._candidate import Candidate
 from .._syntax import Function, Source
 from .._text import Splice
 from ..project import Project
-from ._inplace import is_inplace_name
+from ._inplace import is_inplace_name, uses_result
 from ._sites import steps_along_gradient, write_statements
 from .clone_target import targets
 
@@ -46,10 +46,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def _is_update(source: Source, statement: ast.AST) -> bool:
     """Return whether a write looks meant for the parameter: ``layer.weight``, or a step along ``.grad``.
 
-    A bare name is as likely the caller's tensor, which should stay unchanged.
+    A bare name is as likely the caller's tensor, which should stay unchanged. Of ``a = layer.weight.triu_()``
+    the result is meant, as a part of the computation.
     """
     named = any(isinstance(place, ast.Attribute) for place in targets(source, statement))
-    return named or steps_along_gradient(statement)
+    return (named and not uses_result(source, statement)) or steps_along_gradient(statement)
 
 
 def decorated(source: Source, function: Function, decorator: str) -> str:

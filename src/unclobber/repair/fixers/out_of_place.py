@@ -18,7 +18,7 @@ from .._text import Splice
 from ..project import Project
 from ._aliases import can_bind, held_elsewhere, is_element, is_local_to, shared_name
 from ._fresh import is_fresh
-from ._inplace import in_place, receiver, written_by
+from ._inplace import in_place, receiver, uses_result, written_by
 from ._sites import steps_along_gradient, write_statements
 
 
@@ -38,6 +38,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 continue  # a global's name would become the function's own, without a value
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
             yield Candidate(title, {path: text}, shared_name=target or "the tensor" if is_shared else "")
+        # A module's parameter can't be bound to a new tensor, and the result may be all that is meant.
+        for node in walk(statement) if finding.code == "UC201" and uses_result(source, statement) else ():
+            if (called := in_place(node, source)) and isinstance(called.target, ast.Attribute):
+                text, name = source.replaced({node: called.value}), source.code(called.target)
+                yield Candidate("write the result into a new tensor", {path: text}, shared_name=name)
 
 
 _NARROW = frozenset({"bfloat16", "float16"})
