@@ -33,6 +33,12 @@ def test_the_clause(other, said):
     assert other.difference_from(way("out-of-place")) == said
 
 
+@pytest.mark.parametrize("fixer", ["out-of-place", "return-gradient"])
+def test_a_fixer_that_may_copy_does_not_deny_it(fixer):
+    """``x.fill_diagonal_(0)`` has no other form than ``x.clone().fill_diagonal_(0)``."""
+    assert "no copy" not in FIXERS[fixer].apart
+
+
 @pytest.mark.parametrize(
     ("new", "said"),
     [("a\nB\nc\n", "in line 2"), ("a\nx\nb\nc\n", "in line 2"), ("A\nb\nC\n", "in lines 1 and 3")],
