@@ -12,6 +12,7 @@ putting the records back over it, newest first.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -130,13 +131,14 @@ class LogPosition:
         self.record: OldValues | None = None
         self.next: LogPosition | None = None
 
-    def is_kept(self) -> bool:  # from a full copy, without the memory
+    def records(self) -> Iterator[OldValues]:  # oldest first
         at: LogPosition | None = self
         while at is not None and at.record is not None:
-            if at.record.full:
-                return True
+            yield at.record
             at = at.next
-        return False
+
+    def is_kept(self) -> bool:  # from a full copy, without the memory
+        return any(record.full for record in self.records())
 
 
 class UndoLog:
@@ -160,7 +162,8 @@ class UndoLog:
         self.recorded_bytes = 0
         self.whole_only = region.nbytes > region.hi - region.lo
         """Whether indices share elements (``unfold``), so that values can't be put back piece by piece."""
-        self._cache: tuple[LogPosition, torch.Tensor] | None = None
+        self._cache: tuple[OldValues, torch.Tensor] | None = None
+        """The first record of a rebuilt value, and that value."""
         self.streams: set[Any] = set()
         """Streams in which the memory was written and copied; empty on a device without streams."""
 
@@ -194,28 +197,24 @@ class UndoLog:
         """
         here = self._wait_for_writes(position) if self.streams else None
         records: list[OldValues] = []
-        base: torch.Tensor | None = None
-        at: LogPosition = position
-        while at.record is not None:
-            if self._cache is not None and at is self._cache[0]:
+        for record in position.records():
+            if self._cache is not None and record is self._cache[0]:
                 base = self._cache[1]
+                if here is not None:
+                    base.record_stream(here)
                 break
-            if at.record.full:
-                base = at.record.data
+            if record.full:
+                base = record.data
                 break
-            records.append(at.record)
-            assert at.next is not None
-            at = at.next
-        if base is None:
+            records.append(record)
+        else:
             assert self.alias is not None  # the newest position of an open undo log
             base = compat.tensors.physical(self.alias)
-        if here is not None and at.record is not None:
-            base.record_stream(here)
         if not records:
             return compat.tensors.with_bits(self._copied(base), *self.bits)
         value = self._replay(base, records)
         if len(records) > _CACHE_AFTER or self._cache is not None:
-            self._cache = (position, value)
+            self._cache = (records[0], value)
             value = value.clone()  # backward may write to what it gets, and the cache must stay as it is
         return compat.tensors.with_bits(value, *self.bits)
 
@@ -235,10 +234,8 @@ class UndoLog:
             return None
         for stream in others:
             here.wait_stream(stream)
-        at: LogPosition | None = position
-        while at is not None and at.record is not None:
-            at.record.used_on(here)
-            at = at.next
+        for record in position.records():
+            record.used_on(here)
         self.streams.add(here)  # for what is cached here
         return here
 
