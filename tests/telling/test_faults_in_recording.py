@@ -62,8 +62,8 @@ def test_every_part_of_the_record_is_asked(called):
         "unclobber.observe.record.ledger:Ledger._sort_pending",
         "unclobber.observe.record.ledger:Ledger._file",
         "unclobber.observe.record.ledger:Ledger._enter", "unclobber.observe.record.ledger:Ledger.state_of",
-        "unclobber.observe.record._storage:StorageLog.preserve",
-        "unclobber.observe.record._storage:StorageLog.add",
+        "unclobber.observe.record.saved:StorageLog.preserve",
+        "unclobber.observe.record.saved:StorageLog.add",
         "unclobber.observe.record._region:region_of", "unclobber.source.frames:of_program",
         "unclobber.observe.record._write_event:WriteEvent.__init__",
     }  # fmt: skip
@@ -107,14 +107,12 @@ def test_watch_lets_the_program_go_on_as_torch_does(name, called):
 
 def test_a_fault_is_named_once():
     """The report says which write's record failed, and where in our code."""
-    one = "unclobber.observe.record._storage:StorageLog.preserve"
+    one = "unclobber.observe.record.saved:StorageLog.preserve"
     with planted(BY_NAME[one], ValueError("planted"), recording) as met:
         ended = run("watch", "two saves", "for _ in range(3):\n    a = w.exp()\n    a.add_(1)\n")
     assert len(met) == 3
     (notice,) = ended.report.notices
-    assert notice.startswith(
-        "a write could not be recorded: ValueError: planted (observe/record/_storage.py:"
-    )
+    assert notice.startswith("a write could not be recorded: ValueError: planted (observe/record/saved.py:")
     assert notice.endswith("please report this fault of unclobber's")
 
 

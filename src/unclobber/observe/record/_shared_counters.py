@@ -13,9 +13,8 @@ from collections.abc import Callable
 import torch
 
 from ...torch_internals import compat
-from ._storage import StorageLog
 from ._write_event import WriteEvent
-from .saved import SavedTensor
+from .saved import SavedTensor, StorageLog
 
 _MOST_WRITES = 256
 _MOST_STORAGES = 4096

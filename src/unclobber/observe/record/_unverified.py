@@ -14,8 +14,8 @@ import torch
 
 from ...source import Stack
 from ...torch_internals import compat
-from ._storage import StorageLog
 from .content import same_bits
+from .saved import StorageLog
 
 
 class SharedInput(NamedTuple):

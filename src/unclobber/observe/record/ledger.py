@@ -29,13 +29,21 @@ from ._fingerprint import ProgramPoint
 from ._queue import PythonQueue, SaveQueue, newest_operations_stack
 from ._region import region_at, region_of
 from ._shared_counters import SharedCounters
-from ._storage import StorageLog
 from ._unverified import SharedInput, UnverifiedCall
 from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
 from .content import in_storage, same_bits
 from .fingerprints import Fingerprints
-from .saved import History, LogEntry, SavedTensor, StorageSwap, fingerprint_of, note_original, same_memory
+from .saved import (
+    History,
+    LogEntry,
+    SavedTensor,
+    StorageLog,
+    StorageSwap,
+    fingerprint_of,
+    note_original,
+    same_memory,
+)
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself

@@ -5,8 +5,8 @@ import torch
 from a_save import LINE, saved
 
 from unclobber.observe.record import WriteEvent, region_of
-from unclobber.observe.record._storage import StorageLog
 from unclobber.observe.record._undo import Account
+from unclobber.observe.record.saved import StorageLog
 from unclobber.observe.record.selection import select
 
 OTHER = (compile("2", "b.py", "eval"), 0)

@@ -5,8 +5,8 @@ import torch
 from a_save import saved
 
 from unclobber.observe.record import _undo, region_of
-from unclobber.observe.record._storage import StorageLog
 from unclobber.observe.record._undo import Account, LogPosition, OldValues, UndoLog, keep
+from unclobber.observe.record.saved import StorageLog
 
 
 @pytest.fixture
