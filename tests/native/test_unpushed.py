@@ -489,7 +489,7 @@ def known_of(ledger):
             entry and entry.history and (entry.history.output, entry.history.life() is not None),
             ledger.counters(saved, [event for event, _ in history]),
             [(event.operation, event.region, event.version, event.counter, event.actor and event.actor(),
-              event.stack[:4:2], event.first, hit) for event, hit in history],
+              event.stack[:4:2], event.last, hit) for event, hit in history],
         ))  # fmt: skip
     return sorted(known, key=repr)
 

@@ -61,18 +61,18 @@ class WriteEvent:
     """A write as the kernel below autograd saw it, just before it ran.
 
     Equal writes (same stack, operation and region) are folded when a storage's log grows long, so
-    an endless loop keeps a bounded log; ``first`` and ``last`` then span all of them.
+    an endless loop keeps a bounded log.
     """
 
     __slots__ = (
-        "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "seen_at", "version",
+        "actor", "bumps", "count", "counter", "last", "operation", "region", "seen_at", "version",
     )  # fmt: skip
 
     def __init__(self, operation: str, stack: Stack, actor: Any, bumps: int = 0, version: int = 0) -> None:
         """Describe a write that is about to run; the ledger adds its region, counter and number."""
-        self.first = self.last = 0
-        """Serial number of the write in its storage's log. 0 until it is entered there."""
-        self.count = 1
+        self.last = 0
+        """Serial number in its storage's log of the last equal write. 0 until it is entered there."""
+        self.count = 1  # number of equal writes
         self.operation = operation  # ATen name without namespace and overload: ``add_``
         self.seen_at = stack
         """Stack of the kernel: of a traced operation, that of the compiled code which ran it."""
@@ -111,4 +111,4 @@ def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
         if (earlier := known[place]) is not event:
             earlier.last = event.last
             earlier.count += event.count
-    return sorted(kept.values(), key=lambda event: event.first)
+    return list(kept.values())

@@ -261,7 +261,6 @@ class Ledger:
             region = None if operation in METADATA_ONLY else region_of(tensor)
             if region is not None:
                 region = region.moved(shift)
-            event.first = event.last = log.serial
             event.region, event.version, event.counter = region, _version(tensor), log.counter()
             if region is not None and not tensor.is_meta and compat.tensors.is_plain(tensor):
                 selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
@@ -295,7 +294,6 @@ class Ledger:
                             else:  # it has died, and was one of the versions that its line saved
                                 log.count_run(saved)
                         event = WriteEvent(operation, stack, actor, True, version)
-                        event.first = event.last = log.serial
                         event.counter, event.region = counter, region_at(*place)
                         if event.region is not None:
                             log.preserve(self.account, old, event.region, copied=True)
@@ -576,7 +574,6 @@ class Ledger:
             if log is None:
                 return
             event = WriteEvent("set_data", of_program(), running.actor(), version=_version(tensor))
-            event.first = event.last = log.serial
             event.region = region_of(tensor)
             self._note_storage_swap(log, tensor, event, new)
 

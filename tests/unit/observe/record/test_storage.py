@@ -30,7 +30,6 @@ def entered(log, tensor, stack=LINE):
 
 def event(log, bumps=True, region=None):
     made = WriteEvent("add_", LINE, None, bumps)
-    made.first = made.last = log.serial
     made.region = region
     return made
 
