@@ -223,7 +223,7 @@ def notify_natively(
     bumps: bool,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> tuple[torch.Tensor, int, Any, int] | None:
+) -> Mark | None:
     """Notify ``listener`` of a write, called by a native kernel.
 
     Returns:
@@ -355,11 +355,10 @@ def _general_kernel(
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of each written tensor, run the operation unobserved, and count the moves."""
-        watched = notify(listeners.now, op_name, bumps, written, args, kwargs)
         # If torch has no kernel that bumps, the operation may bump or not. Foreach operations call in-place
         # ones; `_fused_*` write CPU memory and move no counter
         # (test_fused_optimizers_count_nothing_on_a_cpu).
-        marks = [] if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
+        marks = notify(listeners.now, op_name, bumps, written, args, kwargs)
         compat.dispatcher.ignore_writes()
         try:
             if original is not None:
@@ -536,16 +535,16 @@ def notify(
     written: WrittenArguments,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> list[tuple[torch.Tensor, Any]]:
+) -> list[Mark]:
     """Notify every listener of every written tensor.
 
-    Return pairs of a tensor and its log, for those that a listener follows.
+    Return what is to be settled afterwards: nothing if the operation ``bumps`` each counter by one.
     """
-    watched = []
+    marks = []
     for listener in listeners:
         if listener.pending or listener.watched or listener.logs:
             for tensor in written.tensors(args, kwargs):
                 log = listener.before_write(tensor, op_name, bumps, args, kwargs)
-                if log is not None:
-                    watched.append((tensor, log))
-    return watched
+                if log is not None and not bumps:
+                    marks.append((tensor, tensor._version, log, log.bumps))
+    return marks

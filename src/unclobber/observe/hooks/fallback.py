@@ -115,8 +115,7 @@ def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) 
 
     def call(_: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners, run the operation, and count the moves of the counters."""
-        watched = notify(kernels.listeners.now, op_name, bumps, written, args, kwargs)
-        marks = [] if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
+        marks = notify(kernels.listeners.now, op_name, bumps, written, args, kwargs)
         try:
             result = func(*args, **kwargs)
             if moves_by_parts:
