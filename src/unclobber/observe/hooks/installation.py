@@ -32,7 +32,6 @@ from . import (
     saves,
     undispatched,
     unmarked,
-    write_log,
 )
 from .backward import backward_calls
 from .clients import Client, Clients
@@ -76,8 +75,7 @@ class Installation:
         """
         ledger: Ledger
         if fingerprint:
-            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
-            ledger = FingerprintedLedger(fingerprints, keeps_originals=keeps_originals)
+            ledger = FingerprintedLedger(Fingerprints(fingerprint), keeps_originals=keeps_originals)
         else:
             # The native queue makes no Python object at a save, which fingerprints and byte counts need.
             queue = None if counts_bytes else saves.new_queue()

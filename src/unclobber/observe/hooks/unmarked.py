@@ -23,9 +23,10 @@ from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import LARGEST_COPY, differing
+from ..record.content import plain_key_or_none
 from ..record.saved import same_memory
 from .conflicts import Conflicts
-from .write_log import WriteLog, storage_of
+from .write_log import WriteLog
 
 
 class Unmarked:
@@ -104,11 +105,11 @@ def note(
 ) -> None:
     """Remember the inputs that a ``forward`` has overwritten without marking them."""
     operator = compat.compilers.operator_of(function)
-    marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
+    marked = {plain_key_or_none(given) for given in dirty if any(given is arg for arg in args)}
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
             continue
-        key = storage_of(tensor)
+        key = plain_key_or_none(tensor)
         writes = [write for write in log.writes if write.key == key]
         if not writes or key in marked or all(write.shifts for write in writes):
             continue

@@ -13,6 +13,7 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
+from ..record.content import plain_key_or_none
 from ..record.saved import same_memory
 from . import kernels
 from .kernels import Listener
@@ -71,12 +72,8 @@ class WriteLog:
 
     def leave(self, tensors: Iterable[torch.Tensor]) -> None:  # later writes are still logged
         for tensor in tensors:
-            if (key := storage_of(tensor)) is not None:
+            if (key := plain_key_or_none(tensor)) is not None:
                 self._settled.add(key)
-
-
-def storage_of(tensor: torch.Tensor) -> int | None:
-    return compat.tensors.storage_key_or_none(tensor) if compat.tensors.is_plain(tensor) else None
 
 
 class _Follower(Listener):

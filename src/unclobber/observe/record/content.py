@@ -40,6 +40,10 @@ def digest(tensor: torch.Tensor) -> int | None:
         return _of_bytes(tensor) if tensor.device.type == "cpu" else of_words(tensor)
 
 
+def plain_key_or_none(tensor: torch.Tensor) -> int | None:
+    return compat.tensors.storage_key_or_none(tensor) if compat.tensors.is_plain(tensor) else None
+
+
 def in_storage(tensor: torch.Tensor) -> bool:
     region = region_of(tensor)
     return region is None or region.hi <= tensor.untyped_storage().nbytes()  # not after `storage.resize_(0)`

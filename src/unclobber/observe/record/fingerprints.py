@@ -9,18 +9,17 @@ memory was handed out of torch (``.numpy()``, ``data_ptr()``), then the others i
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 
 import torch
 
 from ...source import Stack, statement_between
 from ._fingerprint import Fingerprint, ProgramPoint
-from .content import digest
+from .content import digest, plain_key_or_none
 from .saved import SavedTensor, fingerprint_of
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -39,13 +38,11 @@ class Fingerprints:
     Args:
         rate: The share of saved tensors that get one, 0 to 1. The choice depends on their count alone,
             so that two runs of a program choose the same tensors.
-        key_of: Returns a tensor's storage key, or None if it has no storage.
     """
 
-    def __init__(self, rate: float, key_of: Callable[[torch.Tensor], int | None]) -> None:
+    def __init__(self, rate: float) -> None:
         """Make an empty table; the class lists the arguments."""
         self._limit = int(rate * 2**64)
-        self._key_of = key_of
         self._count = 0
         self._local = _Queue()
         self._by_key: dict[int, list[weakref.ref[Fingerprint]]] = {}
@@ -53,32 +50,28 @@ class Fingerprints:
         self._handed_out: set[int] = set()
         self._credit = 0
         self._moments = 0
-        self._statements: dict[tuple[Stack, Stack], Stack | None] = {}
+        self._statement_between = lru_cache(_MOST_STATEMENTS)(statement_between)
         self._lock = threading.RLock()
 
-    def quiet(self) -> contextlib.AbstractContextManager[None]:
-        return _Quiet(self._local)
+    def quiet(self) -> _Queue:
+        return self._local
 
     # --- called by the hooks -------------------------------------------------------------------
 
-    def add(self, saved: SavedTensor) -> None:  # its operation may still be running
-        self._count += 1
-        with self.quiet():
-            self._add(saved)
-
-    def _add(self, saved: SavedTensor) -> None:
+    def add(self, saved: SavedTensor) -> None:
         """Give ``saved`` a fingerprint if it is chosen. The hash is taken once its operation has finished."""
+        self._count += 1
         # Multiples of the golden ratio spread evenly, so every stretch of the run gets its share; a random
         # choice would not repeat (test_sampling_is_deterministic_and_proportional).
         if (self._count * _GOLDEN) % 2**64 >= self._limit:
             return
-        key = self._key_of(saved.alias)
-        if key is None:
-            return
-        if not saved.alias.untyped_storage().resizable():
-            self._handed_out.add(key)  # `from_numpy` and the like: another library owns the memory
-        fingerprint = Fingerprint(saved.alias, key, threading.get_ident())
-        saved.fingerprint = fingerprint
+        with self.quiet():
+            key = plain_key_or_none(saved.alias)
+            if key is None:
+                return
+            if not saved.alias.untyped_storage().resizable():
+                self._handed_out.add(key)  # `from_numpy` and the like: another library owns the memory
+            fingerprint = saved.fingerprint = Fingerprint(saved.alias, key, threading.get_ident())
         ref = weakref.ref(fingerprint)
         with self._lock:
             self._by_key.setdefault(key, []).append(ref)
@@ -110,7 +103,7 @@ class Fingerprints:
     def hand_out(self, tensor: torch.Tensor) -> None:
         """Check the tensor's memory at each torch call, because code outside torch can now write to it."""
         with self.quiet():
-            key = self._key_of(tensor)
+            key = plain_key_or_none(tensor)
         if key is not None:
             self._handed_out.add(key)
 
@@ -166,7 +159,7 @@ class Fingerprints:
 
     def look_at(self, tensor: torch.Tensor, place: Callable[[], ProgramPoint]) -> None:
         with self.quiet(), self._lock:
-            key = self._key_of(tensor)
+            key = plain_key_or_none(tensor)
             for fingerprint in () if key is None else self._alive(key):
                 self._look(fingerprint, place)
 
@@ -203,9 +196,8 @@ class Fingerprints:
     def _look(self, fingerprint: Fingerprint, place: Callable[[], ProgramPoint]) -> None:
         """Compare a fingerprint with the content. Note ``place()`` as the last good or first bad point."""
         alias = fingerprint.alias()
-        if alias is None or fingerprint.value is None or fingerprint.bad is not None:
-            return
-        if fingerprint.at_need_only:
+        known = fingerprint.value is not None and fingerprint.bad is None
+        if alias is None or not known or fingerprint.at_need_only:
             return
         now = digest(alias)
         if now is None:
@@ -220,42 +212,30 @@ class Fingerprints:
         """Return the stack of the only statement between two consecutive checks, or None if several ran."""
         if good is None or good.moment is None or bad.moment != good.moment + 1 or bad.after:
             return None
-        where = good.stack, bad.stack
-        if where not in self._statements:
-            if len(self._statements) > _MOST_STATEMENTS:
-                self._statements.clear()
-            self._statements[where] = statement_between(good.stack, good.name, bad.stack, bad.name)
-        return self._statements[where]
+        return self._statement_between(good.stack, good.name, bad.stack, bad.name)
 
-    def _alive(self, key: int) -> Iterator[Fingerprint]:
-        """Yield the live fingerprints of a storage. Forget its dead ones."""
-        refs = self._by_key.get(key, [])
-        alive = [(ref, fingerprint) for ref in refs if (fingerprint := ref()) is not None]
+    def _alive(self, key: int) -> list[Fingerprint]:
+        """Return the live fingerprints of a storage. Forget its dead ones."""
+        alive = [each for ref in self._by_key.get(key, ()) if (each := ref()) is not None]
         if alive:
-            self._by_key[key] = [ref for ref, _ in alive]
+            self._by_key[key] = list(map(weakref.ref, alive))
         else:
             self._by_key.pop(key, None)
-        for _, fingerprint in alive:
-            yield fingerprint
+        return alive
 
 
 class _Queue(threading.local):
-    """A thread's fingerprints that wait for its running operation to finish."""
+    """A thread's fingerprints that wait for its running operation to finish.
+
+    While it is entered, calls of torch in this thread are unclobber's own.
+    """
 
     def __init__(self) -> None:
         self.waiting: list[weakref.ref[Fingerprint]] = []
-        self.quiet = False
-
-
-class _Quiet(contextlib.AbstractContextManager[None]):
-    __slots__ = ("_before", "_local")
-
-    def __init__(self, local: _Queue) -> None:
-        self._local = local
+        self.quiet = 0  # how often it is entered
 
     def __enter__(self) -> None:
-        self._before = self._local.quiet
-        self._local.quiet = True
+        self.quiet += 1
 
     def __exit__(self, *error: object) -> None:
-        self._local.quiet = self._before
+        self.quiet -= 1
