@@ -10,7 +10,6 @@ The mode is slow, and only entered if something has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ import torch
 from ...source import Stack, of_program
 from ...torch_internals import compat
 from ..record import differing, each_once
-from . import kernels
+from ._written import undeclared, written_arguments
 from .backward import local
 
 _DRAWS = frozenset(
@@ -105,22 +104,17 @@ class _StaleSave(NamedTuple):
     stack: Stack
 
 
-@dataclass(frozen=True, slots=True)
-class _TouchingCall:
-    """Effect of one call of an operation on the stale tensors."""
+class _TouchingCall(NamedTuple):
+    """A call of an operation that touches stale tensors."""
 
     func: Any
-    name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     touched: list[_Touched]
     """Stale tensors, each with an argument that shares its memory or was computed from it."""
     written: list[torch.Tensor]
     unread: list[torch.Tensor]  # written tensors that it doesn't read, though it saves them
-    reads_values: bool  # whether it reads more than shapes and strides
     read: list[StaleTensor]  # stale tensors of which it reads an element that differs
-    carried_on: bool  # whether its result is only another stale tensor, an error once it is saved
-    is_error: bool  # whether a read is an error, not only a choice of the next branch
 
 
 class StaleReads(compat.dispatcher.OwnMode):
@@ -173,40 +167,26 @@ class StaleReads(compat.dispatcher.OwnMode):
         touched = list(self._touched((*args, *kwargs.values())))
         if not touched:
             return func(*args, **kwargs)
-        call = self._classified(func, args, kwargs, touched)
-        if call.reads_values:
-            self._report_awaiting(call.unread)
-        for stale in call.read:
+        name = _name_of(func)
+        unread = undeclared(name, args)
+        written = written_arguments(func._schema).tensors(args, kwargs) + unread
+        read: list[StaleTensor] = []
+        if name not in _LIKE and not _makes_view(func):
+            read = self._read([tensor for _, tensor in touched], written)
+            self._report_awaiting(unread)
+        for stale in read:
             stale.note_read()
         result = func(*args, **kwargs)
-        if call.read and call.carried_on:
-            self._note(compat.compilers.tensors_in((result, call.written)), call.read[0])
-        elif call.is_error:
-            for stale in call.read:
-                stale.report()
-        if call.written:
-            self._note_written(call)
-        return result
-
-    def _classified(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], touched: list[_Touched]
-    ) -> _TouchingCall:
-        """Return what a call of ``func`` means for the stale tensors that it touches."""
-        schema = func._schema
-        name = schema.name.partition("::")[2]
-        undeclared = kernels.undeclared(name, args)
-        written = kernels.written_tensors(func, args, kwargs) + undeclared
-        is_view = not schema.is_mutable and any(each.alias_info is not None for each in schema.arguments)
-        reads_values = name not in _LIKE and not is_view
-        # The value leaves torch: `x.item()`, `bool(x)`, `if x < 3`.
+        # The value leaves torch: `x.item()`, `bool(x)`, `if x < 3`. A boolean only chooses the next branch.
         number = name == "_local_scalar_dense" and bool(args)
-        read = self._read([tensor for _, tensor in touched], written) if reads_values else []
-        carried_on = self._until_saved and not number
-        # A boolean only chooses the next branch.
-        is_error = not (self._until_saved and number and args[0].dtype == torch.bool)
-        return _TouchingCall(
-            func, name, args, kwargs, touched, written, undeclared, reads_values, read, carried_on, is_error
-        )
+        if read and self._until_saved and not number:
+            self._note(compat.compilers.tensors_in((result, written)), read[0])
+        elif not (self._until_saved and number and args[0].dtype == torch.bool):
+            for stale in read:
+                stale.report()
+        if written:
+            self._note_written(_TouchingCall(func, args, kwargs, touched, written, unread, read))
+        return result
 
     def _report_awaiting(self, unread: list[torch.Tensor]) -> None:
         """Report the waiting saves, because the operation that made them runs now.
@@ -240,7 +220,7 @@ class StaleReads(compat.dispatcher.OwnMode):
                     if not again:
                         then[id(tensor)].copy_(tensor)
                     # Else it depends on what was computed from a stale one, or on another stale one.
-                    if alone and call.read in ([], [stale]) and (again or call.name in _DRAWS):
+                    if alone and call.read in ([], [stale]) and (again or _name_of(call.func) in _DRAWS):
                         stale.compare(tensor)
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
@@ -272,6 +252,15 @@ class StaleReads(compat.dispatcher.OwnMode):
                     yield stale, value
                 if key in self._computed:
                     yield self._computed[key][1], value
+
+
+def _name_of(func: Any) -> str:
+    return str(func._schema.name.partition("::")[2])
+
+
+def _makes_view(func: Any) -> bool:
+    schema = func._schema
+    return not schema.is_mutable and any(each.alias_info is not None for each in schema.arguments)
 
 
 def _run_on(then: dict[int, torch.Tensor], call: _TouchingCall) -> None:

@@ -57,10 +57,6 @@ class WrittenArguments(NamedTuple):
         return written
 
 
-def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    return written_arguments(op._schema).tensors(args, kwargs)
-
-
 def is_undeclared(op_name: str) -> bool:
     return op_name in UNDECLARED
 

@@ -48,9 +48,9 @@ from ._kernel_shapes import (
     write_back_kernel,
 )
 from ._overrides import Activity, Override
-from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared, undeclared, written_tensors
+from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared
 
-__all__ = ["Listener", "is_undeclared", "undeclared", "written_tensors"]
+__all__ = ["Listener", "is_undeclared"]
 
 
 class Kernels:
@@ -99,8 +99,7 @@ class Kernels:
             self._let_listen((*self._clients, listener))
 
     def accompany(self, listener: Listener) -> None:  # it listens whenever another one does
-        if listener not in self._companions:
-            self._companions = (*self._companions, listener)
+        self._companions = (*self._companions, listener)
 
     def _let_listen(self, clients: tuple[Listener, ...]) -> None:
         self._clients = clients

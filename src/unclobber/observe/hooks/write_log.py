@@ -41,7 +41,7 @@ class WriteLog:
 
     __slots__ = ("_keep", "_settled", "values", "writes")
 
-    def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
+    def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool]) -> None:
         self.writes: list[FollowedWrite] = []
         self.values = values
         self._keep = keep
@@ -61,7 +61,7 @@ class WriteLog:
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
         """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
         before = None
-        if self._keep is not None and key not in self._settled:
+        if key not in self._settled:
             self._settled.add(key)
             for tensor in tensors:
                 if self._keep(tensor) and compat.tensors.is_plain(tensor):
