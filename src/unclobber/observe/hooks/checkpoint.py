@@ -187,8 +187,7 @@ class Recomputed:
             state = conflicts.stale(saved, "recompute")
             if state is None or not compat.tensors.is_plain(tensor):
                 continue
-            before = state.value if state.value is not None else saved.alias
-            now = compat.unseen.alias_of(tensor)
+            before, now = state.before, compat.unseen.alias_of(tensor)
             if before.shape == now.shape and before.dtype == now.dtype:
 
                 def on_read(read: Stack, state: SaveState = state) -> None:

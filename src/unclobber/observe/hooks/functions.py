@@ -380,8 +380,7 @@ def _run_with_stale(
         tensor = stashed.saved.origin()
         if tensor is None:
             continue
-        before = state.value if state.value is not None else stashed.saved.alias
-        now = compat.unseen.alias_of(tensor)
+        before, now = state.before, compat.unseen.alias_of(tensor)
         if before.shape != now.shape or before.dtype != now.dtype or not compat.tensors.is_plain(now):
             continue
         name = f"ctx.{stashed.path}"

@@ -39,7 +39,7 @@ class StandInSession(Conflicts):
         state = self.ledger.state_of(saved)
         if state.changed:
             self.changed_holders.append("saved")
-        return saved.alias if state.value is None else state.value
+        return state.before
 
     def stale(self, saved: SavedTensor, held: str) -> None:
         if self.ledger.state_of(saved).changed:

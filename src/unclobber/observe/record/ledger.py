@@ -86,6 +86,10 @@ class SaveState:
     now: torch.Tensor  # the tensor that torch would read
 
     @property
+    def before(self) -> torch.Tensor:  # the saved value as far as it is known
+        return self.saved.alias if self.value is None else self.value
+
+    @property
     def moved(self) -> bool:
         return self.version != self.saved.version
 
@@ -751,8 +755,7 @@ class Ledger:
             return True
         if same_memory(to.alias, saved.alias):
             return False  # the memory is the same, so a write changed it, not the exchange
-        then = self._state_of(to)
-        held = to.alias if then.value is None else then.value  # the program may have written there since
+        held = self._state_of(to).before  # the program may have written there since
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             return not (in_storage(held) and same_bits(value, held))
 
