@@ -413,7 +413,7 @@ class Ledger:
                     try:
                         storage = saved.alias.untyped_storage()
                     except (RuntimeError, ValueError):  # it has none
-                        saved.entry = LogEntry(None, 0, 0, 1, False)
+                        saved.entry = LogEntry()
                         continue
                     key: int = storage._cdata
                     if self.saves_by_address is not None or not storage.resizable():
@@ -473,7 +473,7 @@ class Ledger:
                 if entry is not None:
                     continue  # `_lose` has given it an entry, which says that nothing is known
                 if not compat.tensors.is_plain(saved.alias):
-                    saved.entry = LogEntry(None, 0, 0, 1, False)
+                    saved.entry = LogEntry()
                     continue
                 self._add(self._storage_log(key), saved)
                 if self._keeps_originals and saved.entry is not None:
@@ -524,10 +524,10 @@ class Ledger:
             self._sort_pending(key)
             with self._lock:
                 log = self._log_of(key, tensor)
-                if log is not None and address:
-                    tensor = compat.dispatcher.whole(tensor)
                 if log is None or not any(fingerprint_of(saved) is None for saved in log.saves()):
                     return  # a fingerprint shows the change, and names its line
+                if address:
+                    tensor = compat.dispatcher.whole(tensor)
                 if (region := region_of(tensor)) is not None:
                     log.handed_out = of_program()
                     log.preserve(self.account, tensor, region)
@@ -777,8 +777,8 @@ class Ledger:
             ]
             if elsewhere:
                 events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
-            swap = entry.storage_swap
-            if swap is None or _keeps_memory(saved, swap):
+            swap = _swap_of(saved)
+            if swap is None:
                 return events
             # Backward reads the new memory: writes to the old one touched none of its elements.
             before = [(event, False) for event, _ in events if event is not swap.event]
@@ -789,11 +789,10 @@ class Ledger:
         """Return the memory that a write of the ``history`` of ``saved`` went to."""
         if any(event is other for other in self._elsewhere_counted(saved)):
             return "other"
-        entry = saved.entry
-        if entry is not None and entry.log is not None and entry.storage_swap is not None:
-            swap = entry.storage_swap
-            own = any(event is other for other in entry.log.writes)
-            if own and event is not swap.event and not _keeps_memory(saved, swap):
+        swap = _swap_of(saved)
+        if swap is not None and event is not swap.event:
+            log = None if saved.entry is None else saved.entry.log
+            if log is not None and any(event is other for other in log.writes):
                 return "former"
         return "same" if event.region is not None else "none"
 
@@ -802,8 +801,7 @@ class Ledger:
 
         None if unknown, because the log was folded or belongs to other memory.
         """
-        entry = saved.entry
-        if entry is None or (entry.storage_swap is not None and not _keeps_memory(saved, entry.storage_swap)):
+        if saved.entry is None or _swap_of(saved) is not None:
             return None
         counters = [event.counter for event in events if event.counter is not None and event.count == 1]
         counters.append(_version(saved.alias))
@@ -820,10 +818,10 @@ class Ledger:
         return self._saves_taken + len(self.pending) + self.pending.died
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
-        log = None if saved.entry is None else saved.entry.log
-        if log is None or saved.entry is None or log.serial == saved.entry.since:
+        entry = saved.entry
+        if entry is None or entry.log is None or entry.log.serial == entry.since:
             return None
-        return log.writes[-1]
+        return entry.log.writes[-1]
 
     def seal(self) -> None:
         """Note the version counters of all live saves at the session's end.
@@ -877,7 +875,7 @@ def _lose(saved: SavedTensor, fault: str) -> None:
     """Drop all knowledge of ``saved`` but its version counter, because of the internal error ``fault``."""
     entry = saved.entry
     if entry is None:
-        entry = saved.entry = LogEntry(None, 0, 0, 1, True)
+        entry = saved.entry = LogEntry(unseen=True)
     entry.log = entry.undo_log = entry.position = None
     entry.lost = fault
 
@@ -906,5 +904,12 @@ def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
     return saved.alias if swap.to is None else swap.to.alias
 
 
-def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
-    return swap.to is not None and same_memory(swap.to.alias, saved.alias)  # as `w.data -= 1` does
+def _swap_of(saved: SavedTensor) -> StorageSwap | None:
+    """Return the exchange that gave ``saved`` other memory; None if there is none.
+
+    ``w.data -= 1`` exchanges the memory for itself.
+    """
+    swap = None if saved.entry is None else saved.entry.storage_swap
+    if swap is not None and swap.to is not None and same_memory(swap.to.alias, saved.alias):
+        return None
+    return swap
