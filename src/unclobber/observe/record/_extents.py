@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from bisect import bisect_left, insort
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 _FIRST_PRUNE = 256
+_START = itemgetter(0)
 
 
 class Extents(Generic[T]):
@@ -18,11 +19,10 @@ class Extents(Generic[T]):
     A query visits only the neighbours that can reach its range: it costs the same with 1 saved row or 1,000.
     """
 
-    __slots__ = ("_count", "_limit", "_lists", "_numbers")
+    __slots__ = ("_count", "_limit", "_lists")
 
     def __init__(self) -> None:
-        self._lists: dict[int, list[tuple[int, int, weakref.ref[T]]]] = {}
-        self._numbers = itertools.count()
+        self._lists: dict[int, list[tuple[int, weakref.ref[T]]]] = {}
         self._count = 0
         self._limit = _FIRST_PRUNE
 
@@ -34,16 +34,16 @@ class Extents(Generic[T]):
         if self._count > self._limit:
             self._prune()
         places = self._lists.setdefault((hi - lo).bit_length(), [])
-        # The number decides between equal starts, because weak references have no order.
-        insort(places, (lo, next(self._numbers), weakref.ref(thing)))
+        insort(places, (lo, weakref.ref(thing)), key=_START)
 
     def near(self, lo: int, hi: int) -> list[T]:
         """Return all live objects that cover a byte of ``lo`` to before ``hi``, and perhaps nearby ones."""
         near: list[T] = []
         for bits, places in self._lists.items():
             # No extent in this list is longer than 2**bits bytes, so earlier starts can't reach `lo`.
-            start, end = bisect_left(places, (lo - (1 << bits),)), bisect_left(places, (hi,))
-            here = [(place, place[2]()) for place in places[start:end]]
+            start = bisect_left(places, lo - (1 << bits), key=_START)
+            end = bisect_left(places, hi, key=_START)
+            here = [(place, place[1]()) for place in places[start:end]]
             alive = [thing for _, thing in here if thing is not None]
             if len(alive) < len(here):
                 places[start:end] = [place for place, thing in here if thing is not None]
@@ -53,6 +53,6 @@ class Extents(Generic[T]):
 
     def _prune(self) -> None:
         for places in self._lists.values():
-            places[:] = [place for place in places if place[2]() is not None]
+            places[:] = [place for place in places if place[1]() is not None]
         self._count = sum(map(len, self._lists.values()))
         self._limit = 2 * self._count + _FIRST_PRUNE  # doubling keeps the mean cost of an entry constant
