@@ -284,7 +284,7 @@ def test_nothing_is_kept(native):
         space = {}
         exec("def program(x):\n    return (x.exp() * x).sum()", space)
         with unclobber.guard():
-            session = saves.innermost()._ledger
+            session = saves.innermost().conflicts.ledger
             x = torch.ones(3, requires_grad=True)
             loss = space["program"](x)
             loss.backward()

@@ -78,9 +78,16 @@ class SavedTensorHooks:
         see = compat.dispatcher.see_writes if kernels.installed() else lambda: None
         self._need = need
         need = _or_registered(need)
-        self.pack, self.unpack = _make_hooks(ledger, need, see)
-        self._ledger = ledger
-        self._native: Any = _core_of(ledger)  # the native core, if its queue is the ledger's
+        native = core.loaded().module
+        if native is None:
+            self.pack, self.unpack = _make_pack(ledger, see), _make_unpack(need)
+        else:
+            self.pack = native.Pack(ledger, see is compat.dispatcher.see_writes)
+            notes = compat.graph.current_node, backward.marker.notes.put
+            self.unpack = native.Unpack(need, backward.marker, *notes)
+        self._queue: Any = ledger.pending
+        self._native: Any = native if native is not None and isinstance(self._queue, native.Queue) else None
+        """The native core, if its queue is the ledger's."""
         self._pushed = False
         """Whether saves of this thread go to the hooks on torch's stack. The native core needs none there."""
         self._below: Pack | None = None
@@ -91,15 +98,14 @@ class SavedTensorHooks:
         """Receiver of conflicts that unpacking alone can't show, such as changed content."""
         self._see = see
         self._set_aside = self._left = False
-        self._fingerprints = fingerprints
-        self._calls: CallWatcher | None = None
+        self._calls = None if fingerprints is None else CallWatcher(fingerprints)
         if fingerprints is not None:
             self.pack, self.unpack = self._with_fingerprints(fingerprints, self.pack, self.unpack)
         if ledger.saved_bytes is not None:
             self.pack = _counted(self.pack, ledger.saved_bytes)
         self.unpack = compat.kept.recognizable(self.unpack)
         if self._native is not None:
-            self._ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
+            ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
 
     def for_another_thread(self) -> SavedTensorHooks:
         return SavedTensorHooks(self._need, self.conflicts)
@@ -119,7 +125,7 @@ class SavedTensorHooks:
             _push(self.pack, self.unpack)
         if not self._pushed:
             backward.marker.mirror_to(self._native)
-            self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
+            self._native.enter(self._queue, self._see is compat.dispatcher.see_writes)
         local.thread.hooks.append(self)
         if outer is not None and not any(outer[0] is hooks.pack for hooks in around):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
@@ -127,8 +133,7 @@ class SavedTensorHooks:
             _push(*self._over)
         fallback.enter()
         self._see()
-        if self._fingerprints is not None:
-            self._calls = CallWatcher(self._fingerprints)
+        if self._calls is not None:
             self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
@@ -138,7 +143,7 @@ class SavedTensorHooks:
         local.thread.hooks.remove(self)
         fallback.leave()
         if not self._pushed:
-            self._native.leave(self._ledger.pending)
+            self._native.leave(self._queue)
         own = [] if self._over is None else [self._over[0]]
         if self._below is not None and not self._set_aside:
             own.append(self.pack)
@@ -160,7 +165,7 @@ class SavedTensorHooks:
             # torch 2.6 doesn't show a thread of its engine what it has there (test_threads_of_the_engine.py).
             hidden = top is None and not compat.behaviour.shows_top_hooks and self not in local.thread.hooks
             return hidden or top == (self.pack, self.unpack)
-        return bool(self._native.is_innermost(self._ledger.pending))
+        return bool(self._native.is_innermost(self._queue))
 
     def set_aside(self) -> None:
         """Pop the hooks if they are innermost, because code begins that refuses any hooks."""
@@ -345,25 +350,9 @@ def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
         return is_plain(kept) and is_plain(tensor) and compat.tensors.share_storage(kept, tensor)
 
 
-def _core_of(ledger: Ledger) -> Any:
-    native = core.loaded().module
-    return native if native is not None and isinstance(ledger.pending, native.Queue) else None
-
-
 def new_queue() -> SaveQueue:
     queue: SaveQueue = core.loaded().module.Queue() if core.choose().saves == "engine" else PythonQueue()
     return queue  # the native core's only if its engine gets every save
-
-
-def _make_hooks(
-    ledger: Ledger, need: Callable[[SavedTensor], torch.Tensor], see: Callable[[], None]
-) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
-    """Return the pair of hooks; the native core has compiled ones with the same behaviour."""
-    native = core.loaded().module
-    if native is None:
-        return _make_pack(ledger, see), _make_unpack(need)
-    pack = native.Pack(ledger, see is compat.dispatcher.see_writes)
-    return pack, native.Unpack(need, backward.marker, compat.graph.current_node, backward.marker.notes.put)
 
 
 _HELPERS = frozenset((*compat.entries.saving_without_nodes, __file__))
