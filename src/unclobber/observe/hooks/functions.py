@@ -322,14 +322,10 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         stashed = _stashes.get(weakref.ref(ctx)) if _stashes else None
         # Anything but a list is the native core's entry, of tensors that no write has touched.
         stale = _stale(stashed) if isinstance(stashed, list) else None
-        if not stale:
-            if conflicts is None:
-                return original(ctx, *gradients)
-            return _gradients.watched(conflicts, original, ctx, *gradients)
         run: Callable[..., Any] = functools.partial(original, ctx)
         if conflicts is not None:
             run = functools.partial(_gradients.watched, conflicts, original, ctx)
-        return _run_with_stale(ctx, stale, run, gradients)
+        return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
 
     return run_backward
 

@@ -116,7 +116,8 @@ class _WatchedModuleHook(_Watched):
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
     # Without a node it is a self-test, which must not enter the engine.
-    counts = Counts(*[None] * 6) if compat.graph.current_node() is None else unshared_counts()
+    node = compat.graph.current_node()
+    counts = Counts(*[None] * 6) if node is None else unshared_counts()
     if (native := core.loaded().module) is not None:
         native.learn(counts.function, None if counts.held_by_function is None else counts.base)
     shared = _shared(gradients, counts.function, counts)
@@ -125,8 +126,7 @@ def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradi
     try:
         if not shared:
             return backward(ctx, *gradients)
-        run = functools.partial(backward, ctx)
-        return _run_shared(conflicts, run, gradients, shared, compat.graph.current_node())
+        return _run_shared(conflicts, backward, (ctx, *gradients), shared, node)
     finally:
         handed.pop()
 
@@ -170,22 +170,23 @@ def _shared(gradients: Iterable[Any], alone: int | None, counts: Counts) -> list
             shared.append(_SharedGradient(gradient, False))
             continue
         # called twice, because most gradients wait nowhere else, and a call costs as much as this
-        waits = compat.tensors.use_count(gradient) > alone
-        if not (waits or gradient._base is not None) or not compat.tensors.is_plain(gradient):
+        waits, base = compat.tensors.use_count(gradient) > alone, gradient._base
+        if not (waits or base is not None) or not compat.tensors.is_plain(gradient):
             continue  # a subclass's or a traced one's values can't be compared
         if waits and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
-        elif gradient._base is not None and _is_in_shared(gradient, counts.base, held_by_function):
-            part, whole = (None if t is None else region_of(t) for t in (gradient, gradient._base))
+        elif base is not None and _is_in_shared(gradient, base, counts.base, held_by_function):
+            part, whole = region_of(gradient), region_of(base)
             is_part = part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
             shared.append(_SharedGradient(gradient, not is_part))
     return shared
 
 
-def _is_in_shared(gradient: torch.Tensor, alone: int | None, held_by_function: int) -> bool:
+def _is_in_shared(
+    gradient: torch.Tensor, base: torch.Tensor, alone: int | None, held_by_function: int
+) -> bool:
     # `sum` hands on an expanded one, for instance.
-    base = gradient._base
-    if base is None or alone is None or base.dtype is not gradient.dtype:
+    if alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
     return _has_others(base, alone, held_by_function, but=gradient)
 
