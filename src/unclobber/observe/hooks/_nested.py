@@ -32,6 +32,7 @@ _NOT_FOLLOWED = (
 )  # fmt: skip
 """Objects that a program keeps for what they are at the time of backward."""
 
+_SEQUENCES = (tuple, list, deque)
 _OURS = __name__.partition(".")[0] + "."
 _MISSING = object()
 _HEAP_TYPE = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made by a `class` statement, so that its methods may be Python
@@ -97,30 +98,28 @@ Part = tuple[WayStep, str, Any]  # the step to what a value holds, how that is s
 
 def _held(value: Any) -> Iterator[Part]:
     """Yield each value that a value holds, with the step to it."""
-    if is_a(value, tuple):
-        return _items_of_tuple(value)
-    if is_a(value, (list, deque)):
+    if is_a(value, _SEQUENCES):
         return _items(value)
     if is_a(value, (set, frozenset)):
         return _tensors_among(value)
     if is_a(value, dict):
         return _values(value)
     if type(value) is types.MappingProxyType:
-        return _proxied(value)
+        behind = _behind(value)
+        return iter(() if behind is None else ((WayStep("mapping", None), "", behind),))
     return _attributes(value) if _is_plain_object(value) else iter(())
 
 
-def _items_of_tuple(value: Any) -> Iterator[Part]:
-    fields = vars(type(value)).get("_fields", ())
-    for index, item in enumerate(tuple.__iter__(value)):
-        named = type(fields) is tuple and index < len(fields)
-        yield WayStep("item", index), f".{fields[index]}" if named else f"[{index}]", item
+def _sequence_of(value: Any) -> Any:  # the class of Python's own whose methods read and set its items
+    return next(base for base in _SEQUENCES if is_a(value, base))
 
 
 def _items(value: Any) -> Iterator[Part]:
-    iterate: Any = list.__iter__ if is_a(value, list) else deque.__iter__
-    for index, item in enumerate(iterate(value)):
-        yield WayStep("item", index), f"[{index}]", item
+    sequence = _sequence_of(value)
+    fields = vars(type(value)).get("_fields", ()) if sequence is tuple else ()
+    for index, item in enumerate(sequence.__iter__(value)):
+        named = type(fields) is tuple and index < len(fields)
+        yield WayStep("item", index), f".{fields[index]}" if named else f"[{index}]", item
 
 
 def _tensors_among(value: Any) -> Iterator[Part]:
@@ -138,12 +137,6 @@ def _values(value: Any) -> Iterator[Part]:
     for key, item in dict.items(value):
         if _is_plain_key(key):
             yield WayStep("key", key), f"[{_spelled(key)}]", item
-
-
-def _proxied(value: Any) -> Iterator[Part]:
-    behind = _behind(value)
-    if behind is not None:
-        yield WayStep("mapping", None), "", behind
 
 
 def _attributes(value: Any) -> Iterator[Part]:
@@ -252,8 +245,8 @@ def _child(owner: Any, step: WayStep) -> Any:
             return _MISSING
     if kind == "member":
         return next((member for member in _members(owner) if id(member) == which), _MISSING)
-    base = next(base for base in (tuple, list, deque) if is_a(owner, base))
-    return base.__getitem__(owner, which) if which < base.__len__(owner) else _MISSING
+    sequence = _sequence_of(owner)
+    return sequence.__getitem__(owner, which) if which < sequence.__len__(owner) else _MISSING
 
 
 def _put(owner: Any, step: WayStep, value: Any) -> None:
@@ -269,7 +262,7 @@ def _put(owner: Any, step: WayStep, value: Any) -> None:
         set.discard(owner, _child(owner, step))
         set.add(owner, value)
     else:
-        (deque if is_a(owner, deque) else list).__setitem__(owner, which, value)
+        _sequence_of(owner).__setitem__(owner, which, value)
 
 
 def _rebuilt(owner: Any, index: int, item: Any) -> Any:  # without calling its class
