@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -90,9 +91,5 @@ class Culprit:
 
 
 def _stack(frame: FrameType, lasti: int) -> Stack:
-    entries: list[Any] = [frame.f_code, lasti]
-    outer = frame.f_back
-    while outer is not None:
-        entries += (outer.f_code, outer.f_lasti)
-        outer = outer.f_back
-    return tuple(entries)
+    entries = [part for at, _ in walk_stack(frame) for part in (at.f_code, at.f_lasti)]
+    return (frame.f_code, lasti, *entries[2:])

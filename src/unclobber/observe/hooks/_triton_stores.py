@@ -35,9 +35,10 @@ class KernelSource:
     def __init__(self, function: FunctionType) -> None:
         """Find the definition of ``function`` in its file; LookupError if its text is not there."""
         source, first = ParsedSource.of(function.__code__), function.__code__.co_firstlineno
-        for node in () if source is None else ast.walk(source.tree):
-            # The interpreter's function begins behind the decorators.
-            if isinstance(node, ast.FunctionDef) and first in (_first_line(node), node.lineno):
+        nodes = () if source is None else ast.walk(source.tree)
+        for node in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            # The interpreter's function begins behind the decorators, others at the first.
+            if first in (node.lineno, *(decorator.lineno for decorator in node.decorator_list)):
                 self.definition = node
                 break
         else:
@@ -66,10 +67,6 @@ class KernelSource:
                 self._variants.clear()
             reader = self._variants[key] = _Reader(function, self.definition, numbers)
         return reader
-
-
-def _first_line(definition: ast.FunctionDef) -> int:
-    return min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
 
 
 _sources: weakref.WeakKeyDictionary[FunctionType, KernelSource] = weakref.WeakKeyDictionary()

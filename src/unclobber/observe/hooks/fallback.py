@@ -17,7 +17,7 @@ from typing import Any
 from ...torch_internals import compat
 from ...torch_internals.compat.dispatcher import DispatchKey
 from . import kernels, selftest
-from ._kernel_shapes import Listener, Run, notify, settle, undeclared_kernel, unverified_kernel, written_by
+from ._kernel_shapes import Run, notify, settle, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
 from .backward import local
 
@@ -31,13 +31,6 @@ def why() -> str | None:
         "writes are seen in a slower way on this torch, by a dispatch mode, under which torch.compile "
         f"compiles nothing ({problem})"
     )
-
-
-def listen(listener: Listener) -> None:  # or else by the modes of the threads that `enter`
-    kernels.listen(listener, apart=selftest.why_kernels_fail() is not None)
-
-
-unlisten = kernels.unlisten
 
 
 def enter() -> None:

@@ -110,7 +110,7 @@ class Installation:
                         self.view_writes.noted = native.view_write
                     self._install()
             try:
-                fallback.listen(client)
+                kernels.listen(client, apart=fallback.why() is not None)
                 if not self._clients.now:
                     self._patches.activate()
             except BaseException:
@@ -129,7 +129,7 @@ class Installation:
             if not self._clients.now:
                 self._patches.deactivate()
                 self._dormant_since = monotonic()
-            fallback.unlisten(client)
+            kernels.unlisten(client)
 
     def put_back(self) -> None:
         with self._lock:

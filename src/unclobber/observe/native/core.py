@@ -80,14 +80,12 @@ def once_per_process(function: Callable[[], Result]) -> Callable[[], Result]:
     Others wait for its result; ``functools.cache`` alone would call it in each of them. A second core would
     register kernels next to those of the first, and a self-test would see the writes of another.
     """
-    lock, results = threading.RLock(), list[Result]()
+    lock, cached = threading.RLock(), functools.cache(function)
 
     @functools.cache  # a context is entered in each step, and calls this ten times: a frame each otherwise
     def once() -> Result:
         with lock:
-            if not results:
-                results.append(function())
-            return results[0]
+            return cached()
 
     return functools.update_wrapper(once, function)
 
