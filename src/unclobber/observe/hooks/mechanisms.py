@@ -138,16 +138,28 @@ def _ends(probe: StandInSession, held: str, output: torch.Tensor, slope: float) 
     return None if gradient == [slope] * 2 else f"a gradient is {gradient} and not {[slope] * 2}"
 
 
-def _saved(probe: StandInSession) -> str | None:
-    x, factor = _leaf(), _constant(2)
-    y = x * factor
-    factor.add_(1)
-    return _ends(probe, "saved", y, 2)
+def _overwrites(
+    write: Callable[[torch.Tensor], object], *, trained: bool = False
+) -> Callable[[StandInSession], str | None]:
+    """Return a program that overwrites a saved factor by ``write``; under ``no_grad`` if it is trained."""
+
+    def program(probe: StandInSession) -> str | None:
+        x, factor = _leaf(), _constant(2).requires_grad_(trained)
+        y = x * factor
+        with torch.set_grad_enabled(not trained):
+            write(factor)
+        return _ends(probe, "saved", y, 2)
+
+    return program
+
+
+_SAVED = _overwrites(lambda factor: factor.add_(1))
+_EXCHANGED = _overwrites(lambda factor: setattr(factor, "data", _constant(3)))
 
 
 def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        return _saved(probe)
+        return _SAVED(probe)
 
 
 def _calls(probe: StandInSession) -> str | None:
@@ -159,26 +171,6 @@ def _calls(probe: StandInSession) -> str | None:
             call()
     seen = backward_calls.count - before
     return None if seen == 2 else f"{seen} of 2 calls were seen"
-
-
-def _exchanged(probe: StandInSession) -> str | None:
-    x, factor = _leaf(), _constant(2)
-    y = x * factor
-    factor.data = _constant(3)
-    return _ends(probe, "saved", y, 2)
-
-
-def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[StandInSession], str | None]:
-    """Return a program that overwrites a saved weight by ``step``, under ``no_grad``."""
-
-    def program(probe: StandInSession) -> str | None:
-        x, weight = _leaf(), _constant(2).requires_grad_()
-        y = x * weight
-        with torch.no_grad():
-            step(weight, _constant(1))
-        return _ends(probe, "saved", y, 2)
-
-    return program
 
 
 class _Scale(torch.autograd.Function):
@@ -253,16 +245,18 @@ def _recomputed_reentrantly(probe: StandInSession) -> str | None:
 
 _NO_GUARD = "refuses to begin"
 _MECHANISMS: dict[Name, _Mechanism] = {
-    "hooks": _Mechanism("what backward saves is not seen", _NO_GUARD, (_saved, _saved_inside_other_hooks)),
+    "hooks": _Mechanism("what backward saves is not seen", _NO_GUARD, (_SAVED, _saved_inside_other_hooks)),
     "backward": _Mechanism("calls of backward are not seen", _NO_GUARD, (_calls,)),
-    "data": _Mechanism("`tensor.data = other` is not seen", _NO_GUARD, (_exchanged,)),
+    "data": _Mechanism("`tensor.data = other` is not seen", _NO_GUARD, (_EXCHANGED,)),
     "optimizer": _Mechanism(
         "what optimizers write is not seen",
         _NO_GUARD,
         (
-            _steps(lambda weight, gradient: weight.add_(gradient)),
-            _steps(lambda weight, gradient: compat.dispatcher.foreach_add_([weight], [gradient])),
-            _steps(lambda weight, gradient: compat.dispatcher.fused_step(weight, gradient)),
+            _overwrites(lambda weight: weight.add_(_constant(1)), trained=True),
+            _overwrites(
+                lambda weight: compat.dispatcher.foreach_add_([weight], [_constant(1)]), trained=True
+            ),
+            _overwrites(lambda weight: compat.dispatcher.fused_step(weight, _constant(1)), trained=True),
         ),
     ),
     "functions": _Mechanism(

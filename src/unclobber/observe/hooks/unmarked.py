@@ -32,10 +32,6 @@ from .write_log import WriteLog
 class Unmarked:
     """An input that was overwritten; lives as long as the node that made its old values."""
 
-    __slots__ = (
-        "__weakref__", "armed", "moment", "node", "number", "output", "report", "reported", "thread", "where",
-    )  # fmt: skip
-
     def __init__(self, report: Callable[[], None], base: torch.Tensor, where: torch.Tensor) -> None:
         """Register with the node that made the old values of ``base``.
 
