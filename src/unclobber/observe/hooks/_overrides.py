@@ -10,21 +10,21 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 _DORMANT_RUNS = 32  # number of dormant runs that cost about as much as registering the kernel again
 
 
+@dataclass(slots=True, eq=False)
 class Activity:
     """The overrides' common state, so that entering a context in each step changes one object."""
 
-    __slots__ = ("active", "lock", "missing", "times")
-
-    def __init__(self, lock: threading.RLock) -> None:
-        self.active = False  # whether overrides let their kernels see writes
-        self.times = 0  # how often that began
-        self.missing: dict[Override, None] = {}  # overrides to be registered when it begins again
-        self.lock = lock  # held while one is registered or taken away
+    lock: threading.RLock  # held while one is registered or taken away
+    active: bool = False  # whether overrides let their kernels see writes
+    times: int = 0  # how often that began
+    missing: dict[Override, None] = field(default_factory=dict)
+    """Overrides to be registered when it begins again."""
 
     def begin(self) -> None:  # the kernels see writes from now on
         self.active = True

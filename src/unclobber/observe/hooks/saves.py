@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -324,14 +325,13 @@ class SavedTensorHooks:
         return StandIn(pack, watched), compat.kept.recognizable(StandIn(unpack, watched_unpack))
 
 
+@dataclass(slots=True, eq=False)
 class PackedWithRecords:
     """Result of an inner pack hook, with the save records of its tensors; autograd keeps it."""
 
-    __slots__ = ("kept", "records")
-
-    def __init__(self, kept: Any, records: list[tuple[torch.Tensor, SavedTensor]]) -> None:
-        self.kept = kept  # the value that the inner hook returned
-        self.records = records  # its tensors that share the saved one's memory, each with its save record
+    kept: Any  # the value that the inner hook returned
+    records: list[tuple[torch.Tensor, SavedTensor]]
+    """Its tensors that share the saved one's memory, each with its save record."""
 
 
 def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -122,14 +123,12 @@ class OldValues:
             self.selection.put(view, self.data)
 
 
+@dataclass(slots=True, eq=False)
 class LogPosition:
     """A point in an undo log: the record of the write that ended it, and the next position."""
 
-    __slots__ = ("next", "record")
-
-    def __init__(self) -> None:
-        self.record: OldValues | None = None
-        self.next: LogPosition | None = None
+    record: OldValues | None = None
+    next: LogPosition | None = None
 
     def records(self) -> Iterator[OldValues]:  # oldest first
         at: LogPosition | None = self

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -81,48 +82,35 @@ class StorageSwap(NamedTuple):
     """A record of the new memory as it was then, observed like a save; None if the memory isn't known."""
 
 
+@dataclass(slots=True, eq=False)
 class LogEntry:
     """The position of a save in the log of its storage, and what happened to the save since."""
 
-    __slots__ = (
-        "bumps", "detached", "differentiated", "given_back", "history", "log", "lost", "nth", "original",
-        "position", "sealed", "since", "storage_swap", "undo_log", "unseen",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        log: StorageLog | None = None,
-        since: int = 0,
-        bumps: int = 0,
-        nth: int = 1,
-        unseen: bool = False,
-    ) -> None:
-        """Make the entry of a save that nothing has happened to yet."""
-        self.log = log
-        """The storage's log. None if the tensor has no storage: then only its version counter is known."""
-        self.since = since  # number of writes that the log had recorded when the tensor was saved
-        self.bumps = bumps  # number of version counter bumps of those writes
-        self.nth = nth
-        """1-based number of this version among the versions of the storage that the save's stack saved."""
-        self.unseen = unseen  # whether the counter moved before any observed write
-        self.given_back = False
-        """Whether `storage.resize_` freed the values, so that the present content says nothing about them."""
-        self.storage_swap: StorageSwap | None = None
-        """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
-        self.detached: Stack | None = None
-        """Stack of the ``detach_`` that removed the tensor's history, which another node had saved."""
-        self.undo_log: UndoLog | None = None
-        self.position: LogPosition | None = None  # position in the undo log at which the tensor was saved
-        self.sealed: int | None = None  # version counter at the end of the session; None before that
-        self.original: torch.Tensor | None = None
-        """The tensor that torch would keep alive and show, if later operations may join its history."""
-        self.differentiated = False
-        """Whether a derivative of a further transform flows through the save, so that no old value can stand
-        in for it."""
-        self.lost: str | None = None
-        """Sentence about the internal error that kept a write to the memory from being recorded."""
-        self.history: History | None = None
-        """Node and output that the tensor was, for callers that can't query the saving node."""
+    log: StorageLog | None = None
+    """The storage's log. None if the tensor has no storage: then only its version counter is known."""
+    since: int = 0  # number of writes that the log had recorded when the tensor was saved
+    bumps: int = 0  # number of version counter bumps of those writes
+    nth: int = 1
+    """1-based number of this version among the versions of the storage that the save's stack saved."""
+    unseen: bool = False  # whether the counter moved before any observed write
+    given_back: bool = False
+    """Whether `storage.resize_` freed the values, so that the present content says nothing about them."""
+    storage_swap: StorageSwap | None = None
+    """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
+    detached: Stack | None = None
+    """Stack of the ``detach_`` that removed the tensor's history, which another node had saved."""
+    undo_log: UndoLog | None = None
+    position: LogPosition | None = None  # position in the undo log at which the tensor was saved
+    sealed: int | None = None  # version counter at the end of the session; None before that
+    original: torch.Tensor | None = None
+    """The tensor that torch would keep alive and show, if later operations may join its history."""
+    differentiated: bool = False
+    """Whether a derivative of a further transform flows through the save, so that no old value can stand
+    in for it."""
+    lost: str | None = None
+    """Sentence about the internal error that kept a write to the memory from being recorded."""
+    history: History | None = None
+    """Node and output that the tensor was, for callers that can't query the saving node."""
 
     @property
     def written(self) -> bool:
