@@ -9,6 +9,9 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+import torch
+from torch.nn import functional
+
 from ..syntax import OPERATORS
 
 _OPERATORS: dict[str, tuple[str, ...]] = {
@@ -43,8 +46,6 @@ def variant_exists(name: str, overload: str = "") -> bool:
         >>> variant_exists("exp_"), variant_exists("mul_", "Tensor"), variant_exists("mm_")
         (True, True, False)
     """
-    import torch
-
     try:
         return (overload or "default") in getattr(torch.ops.aten, name).overloads()
     except AttributeError:
@@ -61,9 +62,6 @@ def spellings(name: str) -> tuple[str, ...]:
         >>> spellings("softmax")[-2:]
         ('nn.Softmax', 'nn.Softmax2d')
     """
-    import torch
-    from torch.nn import functional
-
     forms = () if name.startswith("_") else (name, f"{name}_")
     spelled_out = list(_OPERATORS.get(name, ()))
     spelled_out += [f"torch.{form}" for form in forms if _has(torch, form)]
@@ -97,8 +95,6 @@ def _has(home: Any, name: str) -> bool:
 @lru_cache(maxsize=1)
 def _modules() -> dict[str, tuple[str, ...]]:
     """Return by function torch's modules whose ``forward`` is a call of that one function."""
-    import torch
-
     modules_of: dict[str, list[str]] = {}
     for name, kind in sorted(vars(torch.nn).items()):
         if inspect.isclass(kind) and issubclass(kind, torch.nn.Module):
@@ -120,9 +116,6 @@ def _called(kind: type) -> Iterator[str]:
 
 def _functions_in(code: CodeType) -> Iterator[str]:
     """Yield the names that the code loads from ``F`` or ``torch``, if they are functions."""
-    import torch
-    from torch.nn import functional
-
     homes = {"F": functional, "torch": torch}
     home: Any = None
     for instruction in dis.get_instructions(code):

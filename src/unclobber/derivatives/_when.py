@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+import torch
+
 from ..torch_internals import compat
 from ._rule import Argument, Rule
 from ._words import listed
@@ -68,8 +70,6 @@ def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:
 @lru_cache(maxsize=256)
 def _taken_from_python(operation: str) -> str | None:
     """Return the node of a call with a tensor and a number; None if there is no such call."""
-    import torch
-
     function = getattr(torch, operation, None)
     if function is None:
         return None
