@@ -1,8 +1,8 @@
-"""Tensors that a call of a function without an own derivative saves, measured by a run of the installed
-torch.
+"""Tensors that calls save which have no derivative of their own, measured by a run of the installed torch.
 
-Each tensor of the call is counted as written between the forward and the backward, once with each input that
-needs a gradient alone. torch's own version check then decides whether backward may go on.
+torch's table doesn't list them. The calls stand in the table of operations, as texts. Each tensor of a call
+is counted as written between the forward and the backward, once with each input that needs a gradient alone.
+torch's own version check then decides whether backward may go on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from torch.autograd.graph import increment_version
 
 from ..syntax import torch_table
 from ..torch_internals import compat
-from ._example_calls import CALLS, ExampleCall
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing
 from ._variant import Overwrite
 from ._words import listed
@@ -30,6 +29,45 @@ _REFUSED = ("modified by an inplace operation", "has been modified inplace")
 """torch's words in refusals of a saved tensor, and of one that is a view among several."""
 
 PARAMETERS = "parameters"  # the common name of all parameters of a module
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleTensor:
+    """A tensor of a call."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str  # `float`, `int`, `bool`, or `!` for floats without a gradient; only the first can need one
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleCall:
+    """A call, as a user would write it."""
+
+    when: str  # the case in which this call runs; empty for the usual one
+    text: str
+    results: tuple[str, ...]
+    tensors: tuple[ExampleTensor, ...]
+
+
+def _read(text: str) -> ExampleCall:  # `when | call -> results | tensors`
+    *when, call, tensors = text.split(" | ")
+    expression, _, results = call.partition(" -> ")
+    return ExampleCall("".join(when), expression, tuple((results or "result").split(", ")), _tensors(tensors))
+
+
+def _tensors(text: str) -> tuple[ExampleTensor, ...]:
+    """Parse a line's tensors: ``input 2x3, target 4int, weight 3!``."""
+    tensors = []
+    for part in text.split(", "):
+        name, shape = part.split()
+        kind = next((kind for kind in ("int", "bool", "!") if shape.endswith(kind)), "float")
+        tensors.append(ExampleTensor(name, tuple(map(int, shape.removesuffix(kind).split("x"))), kind))
+    return tuple(tensors)
+
+
+CALLS = {name: tuple(map(_read, texts)) for name, texts in torch_table().calls.items()}
+"""The calls of each name that show which tensors it saves in each case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +123,7 @@ class _SmallRun:
         own: list[Tensor] = []
         for tensor in example.tensors:
             plain = _values(tensor.shape, tensor.kind)
-            if tensor.kind == "float" and not tensor.constant and only in (None, tensor.name):
+            if tensor.kind == "float" and only in (None, tensor.name):
                 plain = plain.requires_grad_().clone()  # no leaf, so that it may be written
                 own.append(plain)
             self.inputs[tensor.name] = [plain]

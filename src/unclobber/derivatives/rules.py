@@ -13,10 +13,9 @@ from functools import lru_cache
 
 from ..model import UnclobberError
 from ..syntax import is_in_place, out_of_place, torch_table
-from ._example_calls import CALLS
 from ._expressions import in_expression
 from ._formulas import readable
-from ._measured import measured
+from ._measured import CALLS, measured
 from ._rule import Rule, SavedRole
 from ._spellings import function_name, spellings
 from ._variant import Derivative, InPlaceVariant, Overwrite, Saved, Variant

@@ -10,7 +10,7 @@ import torch
 import unclobber
 from torch_features import needs
 from unclobber.derivatives import _measured
-from unclobber.derivatives._example_calls import CALLS
+from unclobber.derivatives._measured import CALLS
 from unclobber.derivatives.card import OperationRules
 from unclobber.derivatives.rules import UnknownOperationError, all_names, resolve, rules
 
