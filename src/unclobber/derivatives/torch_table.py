@@ -1,27 +1,35 @@
 """The derivative table of the installed torch, as plain facts.
 
 ``derivatives.yaml`` and its reader (``torchgen``) are in every torch wheel. Reading it takes seconds, so the
-first report reads it, and the result is cached for later runs (``_table_cache``). If it can't be read, the
-table is empty and every answer is None: a report loses a line, a program loses nothing.
+first report reads it, and a file in the user's cache folder has the result for later runs, which read it in
+milliseconds. If it can't be read, the table is empty and every answer is None: a report loses a line, a
+program loses nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.util
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from platformdirs import user_cache_path
+
+from ..model import write_cached
 from ..syntax import SharedLock, is_in_place, out_of_place
 from ._rule import Argument, GradientFormula, Rule, SavedRole
 from ._spellings import variant_exists
-from ._table_cache import read_through
 
 _OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
 """Errors that say nothing about the table: stack or memory is short, or another thread was parsing."""
+
+_CODE = ("torch_table.py", "_rule.py")  # unclobber's own files that make the table
 
 _lock = SharedLock()
 
@@ -29,9 +37,12 @@ _lock = SharedLock()
 class DerivativeTable(NamedTuple):
     """Every rule of the installed torch, in the table's order, and indices of them."""
 
-    rules: tuple[Rule, ...] = ()
-    by_node: Mapping[str, Rule] = MappingProxyType({})
-    by_operation: Mapping[str, tuple[Rule, ...]] = MappingProxyType({})
+    rules: tuple[Rule, ...]
+    by_node: dict[str, Rule]
+    by_operation: dict[str, tuple[Rule, ...]]
+
+
+_NO_RULES = DerivativeTable((), {}, {})
 
 
 def table() -> tuple[Rule, ...]:
@@ -84,7 +95,7 @@ def _now() -> DerivativeTable:
         with _lock:  # other threads wait for the first one's table
             return _table()
     except _OF_THE_MOMENT:
-        return DerivativeTable()
+        return _NO_RULES
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +110,7 @@ def _table() -> DerivativeTable:
     # No error of the user's: the yaml files, PyYAML or torchgen's internals may be missing or changed
     # (tests/unit/derivatives/test_derivatives.py).
     except Exception:
-        return DerivativeTable()
+        return _NO_RULES
     nodes: dict[str, Rule] = {}
     operations: dict[str, tuple[Rule, ...]] = {}
     for rule in rules:
@@ -107,13 +118,13 @@ def _table() -> DerivativeTable:
         # Views and their `_copy` counterparts, and dispatch keys, may share a node: the plain one is first.
         if rule.node is not None:
             nodes.setdefault(rule.node, rule)
-    return DerivativeTable(rules, MappingProxyType(nodes), MappingProxyType(operations))
+    return DerivativeTable(rules, nodes, operations)
 
 
 # --- reading -----------------------------------------------------------------------------------
 def _read() -> tuple[Rule, ...]:
     files = _files()
-    return read_through(files, lambda: _parse(*files))
+    return cached(files, lambda: _parse(*files))
 
 
 def _files() -> tuple[Path, Path, Path]:  # found without importing `torchgen`
@@ -228,3 +239,45 @@ def _is_tensor(saved: Any) -> bool:  # not its shape, dtype or options
     return any(f"name='{tensor}'" in kind for tensor in ("Tensor", "TensorList", "ITensorListRef")) and _name(
         saved
     ) == str(saved.expr)
+
+
+# --- the cache ---------------------------------------------------------------------------------
+def cached(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) -> tuple[Rule, ...]:
+    """Return the result of ``make``, from the file if it was made from these ``sources`` before.
+
+    A file that is missing, broken or of another torch is replaced. If the folder isn't writable, nothing is
+    cached.
+    """
+    path = _cache_file(sources)
+    if path is None:
+        return make()
+    # A broken file is ignored, because it is only a copy (tests/unit/derivatives/test_table_cache.py).
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        return tuple(_cached_rule(entry) for entry in json.loads(path.read_text("utf-8")))
+    rules = make()
+    write_cached(str(path), json.dumps([asdict(rule) for rule in rules]).encode())
+    return rules
+
+
+def _cache_file(sources: Iterable[Path]) -> Path | None:
+    """Return the cache file, named by torch's files and the code that reads them; None if unreadable."""
+    digest = hashlib.sha256()
+    for code in _CODE:
+        digest.update(Path(__file__).with_name(code).read_bytes())
+    try:
+        for source in sources:
+            facts = source.stat()
+            digest.update(f"{source}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
+    except OSError:
+        return None
+    return user_cache_path("unclobber", appauthor=False) / f"derivatives-{digest.hexdigest()[:24]}.json"
+
+
+def _cached_rule(entry: dict[str, Any]) -> Rule:
+    facts = {name: _frozen(value) for name, value in dict(entry).items()}
+    kinds = {"arguments": Argument, "gradients": GradientFormula, "kept": SavedRole}
+    return Rule(**facts | {name: tuple(kind(*row) for row in facts[name]) for name, kind in kinds.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

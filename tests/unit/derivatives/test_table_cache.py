@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.derivatives import _table_cache, torch_table
+from unclobber.derivatives import torch_table
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def rules():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(_table_cache, "user_cache_path", lambda *_, **__: tmp_path / "cache")
+    monkeypatch.setattr(torch_table, "user_cache_path", lambda *_, **__: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -31,33 +31,33 @@ def never():
 
 def test_second_time_comes_from_the_file(rules, folder, source):
     """Every rule comes back equal, and no half-written file is left in the folder."""
-    assert _table_cache.read_through([source], lambda: rules) == rules
-    assert _table_cache.read_through([source], never) == rules
+    assert torch_table.cached([source], lambda: rules) == rules
+    assert torch_table.cached([source], never) == rules
     assert sorted(path.suffix for path in folder.iterdir()) == ["", ".TAG", ".json"]
 
 
 def test_other_sources_are_another_table(rules, folder, source):
-    _table_cache.read_through([source], lambda: rules)
+    torch_table.cached([source], lambda: rules)
     source.write_text("another torch")
-    assert _table_cache.read_through([source], lambda: rules[:3]) == rules[:3]
+    assert torch_table.cached([source], lambda: rules[:3]) == rules[:3]
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"[{}]", b'[{"node": 1}]', b"\xff\xfe", b'{"a": 1}', b"7"])
 def test_broken_file_is_made_anew(rules, folder, source, content):
-    _table_cache.read_through([source], lambda: rules[:2])
+    torch_table.cached([source], lambda: rules[:2])
     (kept,) = folder.glob("derivatives-*")
     kept.write_bytes(content)
-    assert _table_cache.read_through([source], lambda: rules[:2]) == rules[:2]
-    assert _table_cache.read_through([source], never) == rules[:2]
+    assert torch_table.cached([source], lambda: rules[:2]) == rules[:2]
+    assert torch_table.cached([source], never) == rules[:2]
 
 
 def test_folder_that_cannot_be_made(rules, folder, source):
     """A file stands where the folder should be."""
     folder.write_text("")
-    assert _table_cache.read_through([source], lambda: rules[:2]) == rules[:2]
+    assert torch_table.cached([source], lambda: rules[:2]) == rules[:2]
 
 
 def test_missing_sources(rules, folder, tmp_path):
     """Without the file of derivatives the table is computed and nothing is cached."""
-    assert _table_cache.read_through([tmp_path / "none.yaml"], lambda: rules[:2]) == rules[:2]
+    assert torch_table.cached([tmp_path / "none.yaml"], lambda: rules[:2]) == rules[:2]
     assert not folder.exists()
