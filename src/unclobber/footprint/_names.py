@@ -38,13 +38,13 @@ class ModuleNames:
     """The modules that have run, each named from the outermost one at that one's first call.
 
     Args:
-        learned: Called with each outermost module at its first call, before it runs, and its number.
+        learners: Called with each outermost module at its first call, before it runs, and its number.
     """
 
-    def __init__(self, learned: Callable[[nn.Module, int], object]) -> None:
+    def __init__(self, *learners: Callable[[nn.Module, int], object]) -> None:
         self._known: dict[int, tuple[weakref.ref[nn.Module], ModuleName]] = {}
         self._trees = 0
-        self._learned = learned
+        self.learners = list(learners)
 
     def of(self, module: nn.Module) -> ModuleName:
         # By a weak reference next to the id, because another module may get the id of a dead one.
@@ -56,7 +56,8 @@ class ModuleNames:
         tree, self._trees = self._trees, self._trees + 1
         for path, module in root.named_modules():
             self._known[id(module)] = (weakref.ref(module), ModuleName(path, type(module).__name__, tree))
-        self._learned(root, tree)
+        for learner in self.learners:
+            learner(root, tree)
 
     def alive(self) -> list[nn.Module]:
         return [module for known, _ in self._known.values() if (module := known()) is not None]

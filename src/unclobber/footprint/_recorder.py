@@ -82,8 +82,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
         self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
-        self.learned: Callable[[torch.nn.Module, int], object] | None = None
-        """Called with each outermost module at its first call, before it runs, and its number."""
         self._names_wanted = names
         self._live: dict[int, Storage] = {}
         self._refs: dict[int, weakref.ref[Any]] = {}
@@ -91,7 +89,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._done = False
         self._depth = 0
         self._modules: list[ModuleCall] = []
-        self._names = ModuleNames(self._learned)
+        self.module_names = ModuleNames(self._learned)
         self._exits = ExitStack()
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
@@ -419,7 +417,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def _buffers(self) -> list[Tensor]:
         # A module may be gone by the end of the step.
-        every = (buffer for module in self._names.alive() for buffer in module.buffers(recurse=False))
+        every = (buffer for module in self.module_names.alive() for buffer in module.buffers(recurse=False))
         return list({id(buffer): buffer for buffer in every}.values())
 
     def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
@@ -468,7 +466,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         """Record the start of a module's ``forward``."""
         if self._done:
             return
-        name = self._names.of(module)
+        name = self.module_names.of(module)
         call = ModuleCall(
             name.path,
             name.kind,
@@ -498,7 +496,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def learn(self, root: torch.nn.Module, state: Iterable[Tensor]) -> None:
         # An optimizer's state lives anyway; counted here, because the step may not read it.
-        self._names.learn(root)
+        self.module_names.learn(root)
         for tensor in state:
             self._seen(tensor)
 
@@ -515,5 +513,3 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if self.put_back:
             buffers = list(root.buffers())
             self._statistics += zip(buffers, self._copies(buffers), strict=True)
-        if self.learned is not None:
-            self.learned(root, tree)

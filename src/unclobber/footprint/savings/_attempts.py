@@ -146,7 +146,7 @@ def _made(
     learners: list[Checkpointer | NoCache] = [Checkpointer(every(lambda option: option.rows), modes)]
     if any(option.without_cache for option in options):
         learners.append(NoCache())
-    recorder.learned = lambda root, tree: [learner.learned(root, tree) for learner in learners]
+    recorder.module_names.learners += [learner.learned for learner in learners]
     with ExitStack() as stack:
         # First, so that they run last, when no mode sees the modules any more.
         for learner in learners:
@@ -180,10 +180,9 @@ class StepClock:
         self._entered = 0.0
         self._depth = 0
         self._backwards = 0
-        self._names = ModuleNames(lambda root, tree: self.learned and self.learned(root, tree))
+        self.module_names = ModuleNames()
         self._modules: list[str] = []
         self._exits = ExitStack()
-        self.learned: Callable[[torch.nn.Module, int], object] | None = None
         self.seconds = 0.0
 
     @property
@@ -202,7 +201,7 @@ class StepClock:
         self._exits.close()
 
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
-        self._modules.append(self._names.of(module).label)
+        self._modules.append(self.module_names.of(module).label)
         if self._started is None:
             self._started = _now()
 
