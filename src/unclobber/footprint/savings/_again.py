@@ -36,7 +36,6 @@ class _Made:
     call: _Maker
     given: list[Tensor]  # the tensors among its arguments
     version: int  # version of the result when it was made
-    storage: weakref.ref[Any]
 
 
 _HOLE = object()
@@ -78,7 +77,7 @@ class KeepLess(SitesMode):
         super().__init__(self._again | self._same, recorder)
         self._dropped = frozenset(dropped)
         self._made: dict[int, _Made] = {}  # calls that made a live storage, by its key
-        self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
+        self._arguments: dict[int, Any] = {}
         """Function and arguments of a call whose result may be there twice, by the storage of that result."""
         self._running: Any = None
         """Function and arguments of a running call whose result may be there twice, or None."""
@@ -104,11 +103,9 @@ class KeepLess(SitesMode):
                 self._note(func, (args, kwargs), out)
             key = compat.tensors.storage_key_or_none(out)
             if call is not None and key is not None:
+                self._arguments[key] = call
                 # Weak, because the note must not keep the memory alive that it is to spare.
-                self._arguments[key] = (
-                    call,
-                    weakref.ref(out.untyped_storage(), lambda _: self._arguments.pop(key, None)),
-                )
+                weakref.finalize(out.untyped_storage(), self._arguments.pop, key, None)
         return out
 
     def _note(self, func: Any, arguments: Any, out: Tensor) -> None:
@@ -122,12 +119,8 @@ class KeepLess(SitesMode):
         with self.unseen():
             given = [tensor.detach() for tensor in tensors]
         without = compat.compilers.map_tensors(lambda _: _HOLE, arguments)
-        self._made[key] = _Made(
-            _Maker(func, without, versions),
-            given,
-            out._version,
-            weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
-        )
+        self._made[key] = _Made(_Maker(func, without, versions), given, out._version)
+        weakref.finalize(out.untyped_storage(), self._made.pop, key, None)
 
     def _keep(self, tensor: Tensor) -> Any:
         if self._dropped and (_places.key(of_program()), tuple(tensor.shape)) in self._dropped:
@@ -143,7 +136,7 @@ class KeepLess(SitesMode):
                 self._saves += 1
                 return self._kept_once(tensor, (self._running, self._saves))
         elif key in self._arguments:
-            return self._kept_once(tensor, self._arguments[key][0])
+            return self._kept_once(tensor, self._arguments[key])
         made = self._made.get(key)
         # Written since it was made, so the call would make the old value again.
         if made is None or made.version != tensor._version:
