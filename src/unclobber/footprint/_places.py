@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 import sysconfig
 from functools import lru_cache
-from types import CodeType
 
 import torch
 
 from ..model import PACKAGE
-from ..source import Stack, resolve, user_frame
+from ..source import Instruction, Stack, resolve, user_frame
 from ._facts import Location
-
-Instruction = tuple[CodeType, int]
 
 _TORCH_AND_OWN = (os.path.join(os.path.dirname(torch.__file__), ""), os.path.join(PACKAGE, ""))
 _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
@@ -26,7 +23,7 @@ _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdli
 def innermost(stack: Stack) -> Instruction | None:  # None if the whole stack is torch's
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not _machinery(code.co_filename):
-            return code, lasti
+            return Instruction(code, lasti)
     return None
 
 
@@ -39,10 +36,10 @@ def key(stack: Stack) -> tuple[object, ...]:  # it is equal when the program is 
 
 
 @lru_cache(maxsize=4096)
-def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Instruction | None) -> Location | None:
+def _place(files: tuple[str, ...], charged: Instruction, user: Instruction | None) -> Location | None:
     """Return the location of a line. ``files`` is part of the cache's key, because code objects of equal
     text in two files are equal."""
-    site = resolve((code, lasti))
+    site = resolve(charged)
     if site is None:
         return None
     above = None if user is None else resolve(user)
@@ -57,10 +54,10 @@ def place(stack: Stack) -> Location | None:
         return None
     user = user_frame(stack)
     # The line to charge is the user's own, which needs no second place.
-    if user is not None and user[0] is instruction[0]:
+    if user is not None and user.code is instruction.code:
         user = None
-    files = (instruction[0].co_filename, "" if user is None else user[0].co_filename)
-    return _place(files, *instruction, user)
+    files = (instruction.code.co_filename, "" if user is None else user.code.co_filename)
+    return _place(files, instruction, user)
 
 
 @lru_cache(maxsize=4096)

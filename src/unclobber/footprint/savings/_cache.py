@@ -31,7 +31,7 @@ def caches(trace: Trace) -> Iterable[Option]:
 
 def _cached(storage: Storage) -> bool:
     instruction = _places.innermost(storage.stack) if storage.kind == "activation" else None
-    return instruction is not None and instruction[0].co_filename.replace("\\", "/").endswith(_FILE)
+    return instruction is not None and instruction.code.co_filename.replace("\\", "/").endswith(_FILE)
 
 
 class NoCache:

@@ -10,7 +10,7 @@ from itertools import islice, permutations
 from types import CodeType
 
 from ...model import SpanEdit
-from ...source import Instruction, Located, Stack
+from ...source import Located, Stack
 from ...syntax import ATOMS, Span, dotted, imported_by
 from .. import _places
 from .._facts import Edits
@@ -91,10 +91,10 @@ def of_conversion(stack: Stack) -> Edits:
 
 def _expression(stack: Stack) -> _Expression | None:
     instruction = _places.innermost(stack)
-    located = None if instruction is None else Instruction(*instruction).located()
+    located = None if instruction is None else instruction.located()
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
         return None
-    return _Expression(instruction[0], located.node, located)
+    return _Expression(instruction.code, located.node, located)
 
 
 @dataclass(frozen=True)
