@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .._functions import REVERSED, in_place_form, place_of_inplace, requests_in_place
+from .._functions import REVERSED, in_place_form, place_of_inplace
 from .._trace import Site
 from ._sites import SitesMode
 
@@ -36,8 +36,6 @@ class InPlaceMode(SitesMode):
     def called(self, site: Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call in place if it is one of the chosen ones."""
         line, operation = site
-        if in_place_form(operation) is None or requests_in_place(func, args, kwargs):
-            return func(*args, **kwargs)
         # `3 + x` is x.__radd__(3), so its operands are swapped.
         turned = str(func.__name__).strip("_") in REVERSED and len(args) > 1
         operands = [args[1], args[0]] if turned else list(args)
