@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -99,24 +99,24 @@ def _counts(storage: KeptStorage) -> bool:
     return storage.at_peak and storage.kind == "activation"  # a line and a module are charged for it
 
 
-def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
+def _lines(kept: Sequence[KeptStorage]) -> tuple[LineTotal, ...]:
     """Return the bytes kept at the peak, largest first, by the line of the storage's first save."""
 
-    def line_of(member: tuple[int, KeptStorage]) -> tuple[str, int] | None:
+    def line_of(position: int) -> tuple[str, int] | None:
         """Return the line of a storage's first save; saves without a known line share one row."""
-        place = member[1].roles[0].place
+        place = kept[position].roles[0].place
         return None if place is None else (place.path, place.line)
 
-    groups = grouped((member for member in enumerate(kept) if _counts(member[1])), line_of)
+    positions = (position for position, storage in enumerate(kept) if _counts(storage))
     lines = [
         LineTotal(
-            place=members[0][1].roles[0].place,
-            bytes=sum(storage.bytes for _, storage in members),
-            kept=tuple(position for position, _ in members),
-            operations=_distinct(storage.roles[0].operation for _, storage in members),
-            modules=_distinct(storage.roles[0].module for _, storage in members),
+            place=kept[members[0]].roles[0].place,
+            bytes=sum(kept[position].bytes for position in members),
+            kept=tuple(members),
+            operations=_distinct(kept[position].roles[0].operation for position in members),
+            modules=_distinct(kept[position].roles[0].module for position in members),
         )
-        for members in groups.values()
+        for members in grouped(positions, line_of).values()
     ]
     return tuple(sorted(lines, key=lambda total: -total.bytes))
 
