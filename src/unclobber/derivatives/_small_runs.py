@@ -10,6 +10,9 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from ..torch_internals import compat
 
+memory_of = compat.tensors.storage_key_or_none
+"""Return the identity of a tensor's memory; None if it has no strided memory."""
+
 
 class PackedMemory:
     """The pack hook's result, which identifies a role's own tensor by its memory."""
@@ -25,7 +28,3 @@ def packing() -> saved_tensors_hooks:
 
 def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
     return list(compat.graph.nodes_below(map(compat.graph.renewed_grad_fn, outputs)))
-
-
-def memory_of(tensor: Tensor) -> int | None:
-    return compat.tensors.storage_key(tensor) if compat.tensors.is_plain(tensor) else None
