@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
-from ..model import cell_name
+from ..model import cell_name, shown_name
 from ..model.text import size
 from ..syntax import text_of
 from . import _modules, _sentences
@@ -25,13 +25,10 @@ class SourceFile:
     """The shown lines of one file."""
 
     path: str
+    name: str
     bytes: int
     lines: list[tuple[int | None, str, int | None]]
     """1-based number, text, and position in ``MemoryReport.by_line``; without a number, a gap."""
-
-    @property
-    def name(self) -> str:
-        return self.path.replace("\\", "/").rpartition("/")[2]
 
 
 def to_html(report: MemoryReport) -> str:
@@ -71,6 +68,7 @@ def _files(report: MemoryReport) -> list[SourceFile]:
     files = [
         SourceFile(
             cell_name(path) or path,
+            shown_name(path),
             sum(report.by_line[position].bytes for position in marked.values()),
             list(_shown(path, marked, report)),
         )
