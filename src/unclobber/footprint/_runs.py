@@ -115,7 +115,7 @@ def record_program(
     step: int,
     fake: bool,
     try_changes: bool,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None],
 ) -> StepMemory:
     """Record a program and return the report.
 
@@ -130,8 +130,7 @@ def record_program(
     recorder = MemoryRecorder(step, keep_results=try_changes, progress=progress, names=True)
     with _tensors(fake), recorder:
         failure = run()
-    if progress is not None:
-        progress(0)
+    progress(0)
     trace = recorder.trace
     if failure is not None:
         trace.ended_early = _explained(failure, trace.failed, fake)
