@@ -8,14 +8,16 @@ disk, never a half-edited one.
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from ..model import Finding, Interpretation, Site
@@ -51,7 +53,7 @@ class _SearchState:
     blind_holders: tuple[str, ...] = ()  # a note for each holder that would not see the write
     never_read_again: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """Sort key, by what a reviewer minds: faults, then copies of tensors. Of equal ones those come first
         that have passed more findings, then the smallest."""
@@ -71,20 +73,15 @@ class _SearchState:
         return self._more(".clone(") + sum(step.late for step in self.steps)
 
     def _more(self, code: str) -> int:
-        old, new = self.project.on_disk, self.texts
+        old, new = self.project.on_disk, self.project.overlay
         return sum(text.count(code) - (old.text(path) or "").count(code) for path, text in new.items())
 
     @property
     def comparable(self) -> bool:
         return bool(self.interpretations) and None not in self.interpretations
 
-    @property
-    def texts(self) -> dict[str, str]:
-        return dict(self.project.overlay)
 
-
-_QueueEntry = tuple[tuple[int, ...], int, _SearchState]
-"""A state to be tried, with its order and the turn in which it was found."""
+_ORDER = attrgetter("order")
 
 
 @dataclass
@@ -101,7 +98,7 @@ class Search:
     solved: int = 0  # number of hazards that earlier searches have solved
     known: frozenset[Any] = frozenset()  # interpretations of what they have repaired, and the disk still has
     _tried: int = 0
-    _queue: list[_QueueEntry] = field(default_factory=list)
+    _queue: list[_SearchState] = field(default_factory=list)  # sorted by `order`
     _seen: set[frozenset[tuple[str, str]]] = field(default_factory=set)
     """The texts of all states, because the same edits in another order are the same state."""
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
@@ -148,7 +145,11 @@ class Search:
         if problem:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
-        offered = self._that_run_clean(self._offered(start))
+        offered = self._that_run_clean(
+            _SearchState(project.with_texts(candidate.texts), (candidate,))
+            for candidate in self._proposed_first
+            if candidate.offered and (not self.first_only or FIXERS[candidate.fixer].cuts)
+        )
         # Copies of all weights would keep the graphs of all turns, which a detached state does not.
         self._cuts = any(FIXERS[fixer].cuts for repair in offered for fixer in repair.fixers)
         proved, unproved, stopped = self._explore(start, finding, began)
@@ -173,9 +174,9 @@ class Search:
         stopped = ""
         most, seconds = MOST_RUNS, 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
-        passed_over: list[_QueueEntry] = []  # what a proved state is simpler than
+        passed_over: list[_SearchState] = []  # what a proved state is simpler than
         while self._queue or passed_over:
-            *_, state = (self._queue or passed_over)[0]
+            state = (self._queue or passed_over)[0]
             enough = self.first_only or len(proved) >= MOST_PROVED
             # States come best first, so no later one beats those that are proved.
             best = proved[0][1] if proved else state
@@ -185,15 +186,14 @@ class Search:
                 # None of them holds to its end, so the search goes on (test_how_far.py,
                 # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
-                self._queue, passed_over = sorted(self._queue + passed_over), []
+                self._queue, passed_over = sorted(passed_over + self._queue, key=_ORDER), []
                 continue
-            entry = self._next(deep=not proved and self._tried >= WIDE)
-            state = entry[-1]
+            state = self._next(deep=not proved and self._tried >= WIDE)
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
             simpler = len(state.steps) < len(best.steps) and state.copies <= best.copies
             if proved and (state.lines > best.lines or not (simpler or len(best.steps) == 1)):
-                passed_over.append(entry)
+                passed_over.append(state)
                 continue
             if self._tried >= most or time.monotonic() - began > seconds:
                 limit = f"{most} candidates" if self._tried >= most else f"{seconds:g} seconds"
@@ -202,7 +202,7 @@ class Search:
             self._tried += 1
             proof = proved[0][0].proof if proved else None
             so_far = f", proved so far to backward {proof.backward}" if proof else ""
-            known = max(len(each.steps) for each in (state, *(entry[2] for entry in self._queue)))
+            known = max(len(each.steps) for each in (state, *self._queue))
             hazard = f"hazard {self.solved + len(state.steps)} of {self.solved + known}"
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
             self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
@@ -232,18 +232,14 @@ class Search:
         confirmed = self._confirmed(proved) or partly[:1]
         return confirmed, unproved, "" if confirmed else stopped
 
-    def _next(self, *, deep: bool) -> _QueueEntry:
-        """Take the next entry out of the queue: the best one, or with ``deep`` one with the most edits.
+    def _next(self, *, deep: bool) -> _SearchState:
+        """Take the next state out of the queue: the best one, or with ``deep`` one with the most edits.
 
         Each of five saves that one write overwrites needs a copy of its own, and all choices of four of them
         would come before the five (test_fix.py, test_each_of_many_saves_needs_a_copy).
         """
-        if deep:
-            entry = min(self._queue, key=lambda entry: (-len(entry[2].steps), entry[:2]))
-            self._queue.remove(entry)
-            heapq.heapify(self._queue)
-            return entry
-        return heapq.heappop(self._queue)
+        deepest = max(range(len(self._queue)), key=lambda at: len(self._queue[at].steps))
+        return self._queue.pop(deepest if deep else 0)
 
     def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
         """Queue a state's follow-ups, one for each new candidate of its finding; return whether any is."""
@@ -259,7 +255,7 @@ class Search:
         held = self._held
         if candidates and state.project.overlay:
             interpretations = (state.interpretations | _interpretations(finding)) - {None}
-            held = self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
+            held = self._trial.holders(state.project.overlay, interpretations, _hiding.probes_of(finding))
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
             key = frozenset(project.overlay.items())
@@ -276,8 +272,7 @@ class Search:
                 (*state.blind_holders, *filter(None, [hidden.note])),
                 state.never_read_again | hidden.never_read_again | candidate.unbinds,
             )
-            # The number of texts decides between equal states, which Python can't compare.
-            heapq.heappush(self._queue, (new.order, len(self._seen), new))
+            insort(self._queue, new, key=_ORDER)
         return len(self._queue) > before
 
     def _note(self, state: _SearchState, ran: Ran, why: str = "") -> None:
@@ -337,21 +332,13 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _offered(self, start: _SearchState) -> Iterator[_SearchState]:
-        """Yield the edits of the first finding that change the result, and that only the user can choose."""
-        for candidate in self._proposed_first:
-            if candidate.offered and (not self.first_only or FIXERS[candidate.fixer].cuts):
-                project = start.project.with_texts(candidate.texts)
-                lines = project.on_disk.lines_changed(project.overlay)
-                yield _SearchState(project, (candidate,), lines=lines)
-
     def _that_run_clean(self, states: Iterable[_SearchState]) -> tuple[Repair, ...]:
         """Return the first of the states that run clean, compared with nothing."""
         shown: list[Repair] = []
         for state in states:
             if len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
-                ran = self._trial.watched(state.texts)
+                ran = self._trial.watched(state.project.overlay)
                 if ran.finding is not None or not ran.ended.well:
                     self._note(state, ran)
                 else:
@@ -363,9 +350,9 @@ class Search:
     def _watch(self, state: _SearchState, *, to_end: bool | None = None) -> Ran:
         """Run a state under ``watch``, compared with the reference if it has one."""
         if not state.comparable:
-            return self._trial.watched(state.texts)
+            return self._trial.watched(state.project.overlay)
         return self._trial.changed(
-            state.texts,
+            state.project.overlay,
             self._trial.reference(state.interpretations),
             to_end=self._goes_to_end() if to_end is None else to_end,
             never_read_again=state.never_read_again,
@@ -421,7 +408,7 @@ def _repair(state: _SearchState, proof: Proof | None) -> Repair:
     return Repair(
         titles=tuple(step.title for step in state.steps),
         fixers=tuple(step.fixer for step in state.steps),
-        texts=state.texts,
+        texts=state.project.overlay,
         proof=proof,
         notes=tuple(filter(None, notes)),
         costs=(*state.faults, state.copies, state.lines),
