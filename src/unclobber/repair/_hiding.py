@@ -22,7 +22,7 @@ from ._job import HeldBy
 from ._probes import WriteStatement
 from ._syntax import Source, parse, targets_of
 from ._text import lines_in
-from .fixers._liveness import read_later
+from .fixers._aliases import read_later
 from .fixers._sites import sites, write_statements
 from .project import Project
 

@@ -1,4 +1,4 @@
-"""Other holders of a tensor, as far as the text shows them.
+"""Other holders of a tensor, and later reads of its name, as far as the text shows them.
 
 If a name or an element of a container is bound to a new tensor, another holder of the old one no longer sees
 the write, which no comparison of losses and gradients need show. Where the program was run, what was measured
@@ -11,10 +11,9 @@ import ast
 from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
-from .._syntax import For, Function, Loop, Source, is_name, method_call, names_in, targets_of, walk
+from .._syntax import For, Function, Loop, Source, flat, is_name, method_call, names_in, targets_of, walk
 from ._blocks import line_in
 from ._fresh import binding_at, is_empty_container, is_fresh, keeps_nothing
-from ._liveness import read_later
 
 _FACTS = frozenset(
     {"device", "dtype", "grad_fn", "is_cuda", "is_leaf", "itemsize", "layout", "ndim", "requires_grad",
@@ -215,6 +214,60 @@ def _leads_to(source: Source, node: ast.AST, statement: ast.AST) -> bool:
     """Return whether a binding surely ran before ``statement``: above it, in its or an enclosing block."""
     is_above = source.start(node) < source.start(statement)
     return is_above and line_in(source, statement, source.block(node)) is not None
+
+
+# --- reads of a name ----------------------------------------------------------------------------------
+
+
+def read_later(source: Source, statement: ast.AST, place: ast.expr) -> bool:
+    """Return whether ``place`` may be read after ``statement`` has bound it. If not, an in-place write was
+    meant for another holder of the tensor, and binding the name would lose it.
+
+    Any code may read an attribute. A name counts as read if it occurs later in its function, or in the next
+    turn of a loop round the statement before a line binds it. At module level any function counts, too.
+    """
+    if not isinstance(place, ast.Name):
+        return True
+    name = place.id
+    scope: ast.AST = source.function(statement) or source.tree
+    reach = scope
+    for above in source.all_above(statement):
+        if above is scope:
+            break
+        if isinstance(above, ast.While) and above.test is statement:
+            return True  # the condition itself is evaluated in each turn
+        if isinstance(above, For) and name in names_in(above.target):
+            reach = above  # the loop binds the name in each turn
+            break
+        if isinstance(above, Loop) and _read_in_next_turn(source, above, name, statement):
+            return True
+    return any(
+        source.function(node) not in (None, scope) or source.start(node) >= source.end(statement)
+        for node in _reads(source, reach, name, statement)
+    )
+
+
+def _read_in_next_turn(source: Source, loop: For | ast.While, name: str, statement: ast.AST) -> bool:
+    """Return whether the next turn of a loop may read a name before a line of its body binds it."""
+    for part in (*([loop.test] if isinstance(loop, ast.While) else []), *loop.body):
+        if _reads(source, part, name, statement):
+            return True
+        if any(is_name(node, name) for target in getattr(part, "targets", ()) for node in flat(target)):
+            return False
+    return False
+
+
+def _reads(source: Source, block: ast.AST, name: str, statement: ast.AST) -> list[ast.Name]:
+    """Return the reads of a name in a block outside of a statement; ``x += 1`` reads ``x``."""
+    own = {id(inner) for inner in walk(statement)}
+    return [
+        node
+        for node in walk(block)
+        if isinstance(node, ast.Name)
+        and node.id == name
+        and id(node) not in own
+        and not source.is_bound(node)
+    ]
 
 
 # --- elements of lists and dicts ----------------------------------------------------------------------

@@ -15,10 +15,10 @@ from ...syntax import last_name
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, is_name, is_place, names_in, root_name, root_place, walk
 from ..project import Project
+from ._aliases import read_later
 from ._blocks import fills, shortened
 from ._fresh import is_fresh
 from ._inplace import in_place
-from ._liveness import read_later
 from ._sites import saved_statements, write_statements
 from .clone_target import targets
 from .return_gradient import gets_results
