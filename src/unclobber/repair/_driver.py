@@ -23,7 +23,6 @@ import weakref
 from collections.abc import Iterator
 from typing import cast
 
-from ._input import Input
 from ._job import INTERRUPTED, Job
 
 
@@ -161,7 +160,7 @@ def _kill_group(child: int) -> None:
 
 def _be_the_child(job: Job) -> None:
     """Detach from the driver, redirect the streams to files, and run the job."""
-    from ._run import Run
+    from ._run import Input, Run
 
     with contextlib.suppress(OSError):
         os.setsid()
