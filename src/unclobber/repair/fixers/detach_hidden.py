@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from ...model import Finding
@@ -52,17 +52,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 @dataclass
 class HiddenState:
-    """An attribute that the methods of one class set after the object was made."""
+    """An attribute that the methods of one class set."""
 
     owner: str  # name of the object in the methods: ``self``
     name: str
+    made_by: str  # the name of the class
+    is_set_again: bool = False  # whether a method other than ``__init__`` sets it
     stores: list[ast.Assign] = field(default_factory=list)
     """Assignments to this attribute alone, outside of ``__init__``."""
-    reads: dict[Function, list[ast.Attribute]] = field(default_factory=dict)
+    reads: list[Function] = field(default_factory=list)
     """Methods that read it before they set it."""
     forms: set[str] = field(default_factory=set)
     """Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
-    made_by: str = ""  # the name of the class
     elements: set[str] = field(default_factory=set)
     """The parts of it that are set one by one, as code: ``["h"]``."""
 
@@ -76,26 +77,25 @@ def states(source: Source) -> Iterator[HiddenState]:
     for owner in source.nodes:
         if isinstance(owner, ast.ClassDef):
             by_name: dict[str, HiddenState] = {}
-            set_again: set[str] = set()
             methods = [line for line in owner.body if isinstance(line, Function) and parameters_of(line)]
             for method in methods:
-                set_again |= _note_stores(source, method, by_name)
+                _note_stores(source, method, by_name, owner.name)
             for method in methods:
                 _note_reads(source, method, by_name)
-            yield from (replace(by_name[name], made_by=owner.name) for name in by_name if name in set_again)
+            yield from (state for state in by_name.values() if state.is_set_again)
 
 
-def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenState]) -> set[str]:
-    """Note what a method stores in attributes; return the names that it sets after the object was made."""
+def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenState], made_by: str) -> None:
+    """Note what a method of the class ``made_by`` stores in attributes."""
     owner = parameters_of(method)[0]
     making = method.name == "__init__"
-    names: set[str] = set()
 
     def state_in(place: ast.expr | None) -> HiddenState | None:
         if not is_attribute_of(place, owner):
             return None
-        names.add(place.attr)
-        return by_name.setdefault(place.attr, HiddenState(owner, place.attr))
+        state = by_name.setdefault(place.attr, HiddenState(owner, place.attr, made_by))
+        state.is_set_again |= not making
+        return state
 
     for node in walk(method):
         if (state := state_in(method_call(node, "append"))) is not None:
@@ -119,7 +119,6 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
                 state.forms |= form(node.value)
                 if not making:
                     state.stores.append(node)
-    return set() if making else names
 
 
 def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState]) -> None:
@@ -134,8 +133,10 @@ def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState
             first.setdefault(node.attr, source.small(node))
     for node in seen:
         stop = first.get(node.attr)
-        if not source.is_bound(node) and (stop is None or source.start(node) <= source.end(stop)):
-            by_name[node.attr].reads.setdefault(method, []).append(node)
+        reads = by_name[node.attr].reads
+        is_read = not source.is_bound(node) and (stop is None or source.start(node) <= source.end(stop))
+        if is_read and method not in reads:
+            reads.append(method)
 
 
 def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice], str]]:
