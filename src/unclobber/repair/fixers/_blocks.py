@@ -52,10 +52,6 @@ def binds(node: ast.AST) -> set[str]:
     return set().union(*(names_in(target) for inner in walk(node) for target in targets_of(inner)))
 
 
-def calls_method(node: ast.AST, names: set[str]) -> bool:
-    return next(calls(node, names), None) is not None
-
-
 _CONSTANTS = {"sample", "multinomial", "item", "detach", "argmax", "tolist", "numpy"}
 """Methods whose results no gradient flows through; a sample drawn again would be another one."""
 
@@ -81,7 +77,7 @@ def forward_slice(
         if not reads(line) & tainted or method_call(getattr(line, "value", None), *_CONSTANTS) is not None:
             continue
         # A backward or step in between is no part of the forward.
-        if calls_method(line, {"backward", "step", "zero_grad", "grad"}):
+        if any(calls(line, {"backward", "step", "zero_grad", "grad"})):
             continue
         if not is_small(line):
             return []
@@ -99,7 +95,7 @@ def _makes_weights(source: Source, statements: list[ast.stmt]) -> bool:
     scope = source.function(statements[0]) if statements else None
     called = [node for node in walk(scope or source.tree) if isinstance(node, ast.Call)]
     owners = [owner for call in called for owner in (call.func, method_call(call, *_OF_WEIGHTS)) if owner]
-    own = any(calls_method(line, {"Parameter"}) for line in statements)
+    own = any(call for line in statements for call in calls(line, {"Parameter"}))
     return own or any(source.code(owner) in made for owner in owners)
 
 

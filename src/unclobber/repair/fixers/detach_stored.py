@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Loop, Source, arguments_of, flat, is_name, is_small, walk
+from .._syntax import Loop, Source, arguments_of, calls, flat, is_name, is_small, walk
 from ..project import Project
-from ._blocks import calls_method, shortened
+from ._blocks import shortened
 from ._sites import callers
 from .detach_state import detached
 from .keep_graph import two_losses
@@ -80,4 +80,4 @@ def _loops_before(source: Source, statement: ast.AST) -> Iterator[Loop]:
     for above in source.statements_round(statement) if source.torch_name else ():
         block = source.block(above)
         loops = [line for line in block[: block.index(above)] if isinstance(line, Loop)]
-        yield from [loop for loop in loops if not calls_method(loop, {"backward"})][-1:]
+        yield from [loop for loop in loops if not any(calls(loop, {"backward"}))][-1:]

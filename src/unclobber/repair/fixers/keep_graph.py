@@ -13,7 +13,7 @@ from ...model import Finding, Interpretation
 from .._candidate import Candidate
 from .._syntax import Source, calls, is_constant, names_in, with_argument
 from ..project import Project
-from ._blocks import calls_method, line_in, shortened
+from ._blocks import line_in, shortened
 from ._sites import callers
 
 _BACKWARDS = ("backward", "grad")
@@ -66,7 +66,7 @@ def _follows(source: Source, first: ast.AST, second: ast.AST, between: int) -> b
 def _only_backward(source: Source, statement: ast.AST, made: list[ast.AST]) -> bool:
     """Return whether a loop runs backward on losses from before, or on those of what was made before."""
     loop = source.above(statement, ast.For)
-    if loop is None or any(calls_method(line, {"step", "zero_grad"}) for line in loop.body):
+    if loop is None or any(call for line in loop.body for call in calls(line, {"step", "zero_grad"})):
         return False
     before = bool(made) and not any(loop in source.all_above(at) for at in made)
     roots = [call.func.value for call in calls(statement, _BACKWARDS) if isinstance(call.func, ast.Attribute)]

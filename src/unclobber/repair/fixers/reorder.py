@@ -16,7 +16,7 @@ from .._candidate import Candidate
 from .._syntax import Line, Source, calls, method_call, names_in, with_argument
 from .._text import Splice, lines_in
 from ..project import Project
-from ._blocks import assigned_to, binds, calls_method, line_in, reads, shortened
+from ._blocks import assigned_to, binds, line_in, reads, shortened
 from ._inplace import without
 from ._sites import callers, is_unrecorded, overwrites_parameters
 
@@ -76,7 +76,7 @@ def limited(source: Source, backward: ast.AST) -> str:
     visible = source.function(weights) in (None, here) or names_in(weights) <= {"self"}
     groups = any(isinstance(node, ast.Dict) for node in ast.walk(weights))
     is_list, code = isinstance(weights, ast.List | ast.ListComp), source.code(weights)
-    known = is_list or calls_method(weights, {"parameters"})
+    known = is_list or any(calls(weights, {"parameters"}))
     if not visible or groups or not known or "inputs=" in source.code(call):
         return ""
     return source.edited(with_argument(source, call, f"inputs={code if is_list else f'list({code})'}"))
@@ -94,11 +94,11 @@ def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]
         if at >= end or source.line(last).in_header or source.line(block[at]) == source.line(last):
             return
         first = at
-        while first and calls_method(block[first - 1], _UPDATE):
+        while first and any(calls(block[first - 1], _UPDATE)):
             first -= 1
         moved = _needed(source, block[at + 1 : end], last)
         # What is cleared before no other backward is cleared for this one.
-        is_own = not any(calls_method(passed, {"backward"}) for passed in block[first:at])
+        is_own = not any(call for passed in block[first:at] for call in calls(passed, {"backward"}))
         for target in dict.fromkeys((at, first) if is_own else (first, at)):
             yield from _moved(source, block[target], block[target:at], moved)
         return
@@ -108,7 +108,7 @@ def _needed(source: Source, between: list[ast.stmt], last: ast.stmt) -> list[Lin
     """Return the lines that must go with the last one: those it reads the results of, and ``zero_grad``."""
     wanted, lines = reads(last), [source.line(last)]
     for statement in reversed(between):
-        if calls_method(statement, {"zero_grad"}) or binds(statement) & wanted:
+        if any(calls(statement, {"zero_grad"})) or binds(statement) & wanted:
             wanted |= reads(statement)
             if (line := source.line(statement)) not in lines:
                 lines.insert(0, line)
