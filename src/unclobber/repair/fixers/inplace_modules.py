@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, calls
-from .._text import Splice
+from .._syntax import calls
 from ..project import Project
 from ._inplace import without_inplace
 from ._sites import sites
@@ -24,7 +22,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         built = [
             (path, source, call, change)
             for path, source in project.sources(_files(finding), "inplace")
-            for call, change in constructors(source, kind)
+            for call in calls(source.tree, (kind, *_INHERIT_FORWARD.get(kind, ())))
+            if (change := without_inplace(call, source)) is not None
         ]
         for some in (*([each] for each in built[:8]), *([built] if len(built) > 1 else [])):
             texts = {
@@ -38,13 +37,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 """Classes of torch with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
-
-
-def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Splice]]:
-    for call in calls(source.tree, (kind, *_INHERIT_FORWARD.get(kind, ()))):
-        change = without_inplace(call, source)
-        if change is not None:
-            yield call, change
 
 
 def _files(finding: Finding) -> Iterator[str]:

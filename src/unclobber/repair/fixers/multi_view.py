@@ -31,7 +31,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if made is not None and not made.line <= iterated.lineno <= made.end_line:
                 continue  # a loop around what made them: `q, k = qk` in one over modules
             title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-            yield Candidate(title, {path: indexed(source, iterated)}, guess=made is None)
+            name = source.code(_unbound(iterated) or iterated)
+            text = source.replaced({iterated: f"[{name}[n] for n in range(len({name}))]"})
+            yield Candidate(title, {path: text}, guess=made is None)
 
 
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
@@ -55,11 +57,6 @@ def _sequences(iterable: ast.expr) -> Iterator[ast.expr]:
 def _unbound(node: ast.expr) -> ast.expr | None:  # `h` of `h.unbind()`
     of = method_call(node, "unbind")
     return None if of is None or node.args or node.keywords or not is_place(of) else of  # type: ignore[attr-defined]
-
-
-def indexed(source: Source, tensor: ast.expr) -> str:
-    name = source.code(_unbound(tensor) or tensor)
-    return source.replaced({tensor: f"[{name}[n] for n in range(len({name}))]"})
 
 
 def single(source: Source, call: ast.Call, count: int) -> str | None:

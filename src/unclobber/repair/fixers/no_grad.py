@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ...model import Finding, Interpretation
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Function, Source
+from .._syntax import Source
 from .._text import Splice
 from ..project import Project
 from ._inplace import is_inplace_name, uses_result
@@ -36,7 +36,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         function = source.function(statement)
         if function is not None and all(map(_only_writes, function.body)):
             title = f"run `{function.name}` under `torch.no_grad()`"
-            texts.append((decorated(source, function, f"@{torch}.no_grad()"), title))
+            start, indent = source.start(function), source.line(function).indent
+            decorator = Splice(start, start, f"@{torch}.no_grad(){source.newline}{indent}")
+            texts.append((source.edited(decorator), title))
         late, meant = not _is_update(source, statement), Interpretation.NOT_RECORDED
         for text, title in texts:
             offered = not advised[0]  # it may drop a gradient
@@ -51,11 +53,6 @@ def _is_update(source: Source, statement: ast.AST) -> bool:
     """
     named = any(isinstance(place, ast.Attribute) for place in targets(source, statement))
     return (named and not uses_result(source, statement)) or steps_along_gradient(statement)
-
-
-def decorated(source: Source, function: Function, decorator: str) -> str:
-    start, indent = source.start(function), source.line(function).indent
-    return source.edited(Splice(start, start, f"{decorator}{source.newline}{indent}"))
 
 
 def _only_writes(line: ast.AST) -> bool:

@@ -61,9 +61,7 @@ def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
             yield line
 
 
-def repeated_after(
-    source: Source, forward: ast.AST, step: ast.AST, wanted: Container[str] = ()
-) -> str | None:
+def repeated_after(source: Source, forward: ast.AST, step: ast.AST, wanted: Container[str]) -> str | None:
     """Return the text with the forward's statements once more below a step, or None."""
     line = source.own_line(step)
     again = [] if line is None else forward_slice(source, forward, line.statements[0], wanted)
