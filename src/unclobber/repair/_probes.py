@@ -54,7 +54,9 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
     for written in _written(statement, source.imported_names):
         places, root = _peeled(written)
         if places:
-            read = [_call(PLACE, key, place, named=True) for place in places]  # none runs after a true one
+            # Copies of the places, for reading and not for assignment; none runs after a true one.
+            names = map(ast.unparse, places)
+            read = [_call(PLACE, (*key, name), parse_expression(name)) for name in names]
             look = read[0] if len(read) == 1 else ast.BoolOp(ast.Or(), read)
             for node in ast.walk(look):
                 ast.copy_location(node, written)
@@ -65,7 +67,7 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
                 both = ast.Tuple([look, written], ast.Load())
                 new[written] = ast.copy_location(ast.Subscript(both, ast.Constant(1), ast.Load()), written)
         elif root is not None:
-            new[root] = ast.copy_location(_call(PASSED, key, root, named=False), root)
+            new[root] = ast.copy_location(_call(PASSED, key, root), root)
     if before:
         new[statement] = [*before, statement]
     _Changed(new).visit(source.tree)
@@ -128,12 +130,8 @@ def _keeps(method: str) -> bool:  # the tensor is further left
     return _is_inplace(method) or method in torch_table().returns_views | {"flatten"}
 
 
-def _call(function: str, key: tuple[str, int, int], value: ast.expr, *, named: bool) -> ast.expr:
-    constants: list[ast.expr] = [ast.Constant(part) for part in key]
-    if named:
-        constants.append(ast.Constant(ast.unparse(value)))
-        value = parse_expression(ast.unparse(value))  # a copy for reading, not for assignment
-    return ast.Call(ast.Name(function, ast.Load()), [*constants, value], [])
+def _call(function: str, facts: tuple[str | int, ...], value: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(function, ast.Load()), [*map(ast.Constant, facts), value], [])
 
 
 class _Changed(ast.NodeTransformer):
