@@ -57,11 +57,10 @@ def copy_for(root: str, home: str) -> Copy:
     here = os.path.realpath(os.getcwd())
     if within(here, root):
         wanted = [root]
-    # One copy of the working directory holds the project, too.
-    elif within(root, here) and _fits(here, home):
-        wanted = [here]
+    elif within(root, here):  # one copy of the working directory holds the project, too
+        wanted = [here] if _fits(here, home) else [root]
     else:
-        wanted = [root] if within(root, here) else [root, here]
+        wanted = [root, here]
     fitting = [folder for folder in wanted if _fits(folder, home)]
     places = (os.path.join(home, f"copy-{n}", os.path.basename(of) or "root") for n, of in enumerate(fitting))
     return Copy(tuple(zip(fitting, places, strict=True)))

@@ -179,15 +179,14 @@ def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], un
     if len(reference) < until or len(candidate) < until:
         return Comparison(f"backward call {until} was not reached", reached=False)
     total = Comparison()
-    for number in range(min(len(reference), len(candidate))):
-        mine, other = reference[number], candidate[number]
+    for number, (mine, other) in enumerate(zip(reference, candidate, strict=False), 1):
         mismatch = (
             _compare_lists(mine.roots, other.roots, total, "loss")
             or _compare_lists(mine.results, other.results, total, "result of autograd.grad")
             or _compare_leaves(mine, other, total)
         )
         if mismatch:
-            total.why = f"{mismatch} at backward call {number + 1}"
+            total.why = f"{mismatch} at backward call {number}"
             return total
         total.compared += 1
         total.gradients += sum(result is not None for result in other.results)
@@ -276,12 +275,12 @@ def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Com
     leaves = gradients = 0
     for key in mine.keys() | theirs.keys():
         a, b = mine.get(key, []), theirs.get(key, [])
+        leaves += max(len(a), len(b))
         # A leaf that only one side reaches is no difference as long as its gradient is zero or None
         # (tests/unit/repair/test_recorder.py).
         a, b = [g for g in a if _counts(g)], [g for g in b if _counts(g)]
         if len(a) != len(b):
             return "another set of leaves with a gradient"
-        leaves += max(len(mine.get(key, [])), len(theirs.get(key, [])))
         gradients += len(a)
         # Leaves with equal first values are indistinguishable, so any pairing whose gradients agree will do
         # (tests/unit/repair/test_recorder.py).

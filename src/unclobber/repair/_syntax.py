@@ -26,10 +26,7 @@ For = ast.For | ast.AsyncFor
 Loop = ast.For | ast.AsyncFor | ast.While
 With = ast.With | ast.AsyncWith
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-_COMPOUND = (
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.AsyncFor, ast.While,
-    ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
-)  # fmt: skip
+_COMPOUND = Function | ast.ClassDef | ast.If | Loop | With | ast.Try | ast.TryStar | ast.Match
 _WITHOUT_PLACE = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 """Nodes of which the parser has one for a whole text, so that they have no parent of their own."""
 _IDLE = re.compile(r"[ \t\f]*(#|\r|\n)")  # a line without code

@@ -75,14 +75,12 @@ def in_place(node: ast.AST, source: Source) -> InPlaceCall | None:
     return None if out is None else InPlaceCall(source.code(node, without(node, out, source)), out.value)
 
 
-def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
+def _by_name(node: ast.Call, source: Source) -> InPlaceCall | None:
     """Return ``x.op_(…)`` or ``torch.op_(x)``, else None.
 
     A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` writes ``x``, the value is
     ``x.sub(a).div(b)``.
     """
-    if not isinstance(node, ast.Call):
-        return None
     name, torch = last_name(node.func), source.torch_name
     plain = source.renamed(node.func, name.rstrip("_")) if name else None
     # Initialisers of `torch.nn.init` have no other form.
@@ -95,7 +93,7 @@ def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
     code = source.code(written)
     # It fills its tensor without reading it, so the out-of-place form starts from a new tensor.
     is_filler, is_part = name in torch_table().overwrites_all, name == "fill_diagonal_"  # no other form
-    inner = _by_name(written, source)
+    inner = _by_name(written, source) if isinstance(written, ast.Call) else None
     if inner is not None:
         # `x.mul(2).normal_()` fills the result of `mul`, which is new.
         changes = [source.change(written, inner.value), *([] if is_filler or is_part else [plain])]

@@ -70,11 +70,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach what a loop carries directly after a backward in it: each place, then
     those of one statement together."""
-    together: dict[int, list[str]] = {}
+    together: dict[int, dict[str, None]] = {}  # the places of each statement, in order
     for place, statement in _carried(source, loop):
-        group = together.setdefault(id(statement), [])
-        if place not in group:
-            group.append(place)
+        together.setdefault(id(statement), {})[place] = None
     for place in dict.fromkeys(place for group in together.values() for place in group):
         # `pending = pred` or `seen.append(pred)` behind the backward would bind it to the graph again.
         late: dict[ast.AST, str] = {
