@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 
 from ..model import PACKAGE, Edit, UnclobberError
 from . import _diff
@@ -25,14 +26,9 @@ class ApplyError(UnclobberError):
 
 def root_of(script: str) -> str:
     """Return the folder below which files may be edited: the nearest project's, else the script's."""
-    folder = start = os.path.dirname(os.path.realpath(script))
-    while True:
-        if any(os.path.exists(os.path.join(folder, marker)) for marker in _MARKERS):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return start
-        folder = parent
+    file = Path(os.path.realpath(script))
+    projects = (at for at in file.parents if any(os.path.exists(at / marker) for marker in _MARKERS))
+    return str(next(projects, file.parent))
 
 
 def within(path: str, folder: str) -> bool:
