@@ -10,6 +10,7 @@ from ._candidate import Candidate
 from ._syntax import parse
 from .fixers import FIXERS, Fixer
 from .fixers._fresh import collected_in, detached_from, may_be_part
+from .fixers._inplace import written_by
 from .fixers._needless import with_fewer_copies
 from .fixers._sites import is_unrecorded, write_statements
 from .project import Project
@@ -84,6 +85,17 @@ def candidates(finding: Finding, project: Project, sure: Collection[Fixer] = ())
     ranked.sort(key=lambda item: item[:3])
     tried = [candidate for *_, candidate in ranked if not candidate.offered]
     return tried[:MOST] + [candidate for *_, candidate in ranked if candidate.offered]
+
+
+def with_note(candidate: Candidate, finding: Finding, project: Project) -> Candidate:
+    """Return a candidate that leaves the write as it is with a note if a list collects the written tensor."""
+    kept = candidate.shared_name or candidate.note
+    for _, (_, source, at) in write_statements(finding, project) if not kept else ():
+        written = written_by(at, source)
+        if items := collected_in(source, at, source.code(written.target)) if written else "":
+            note = f"{items} stays the same tensor, with the values of the last turn"
+            return replace(candidate, note=note)
+    return candidate
 
 
 def has_any(finding: Finding, project: Project) -> bool:  # known once the first one is made

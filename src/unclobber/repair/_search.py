@@ -265,7 +265,7 @@ class Search:
             hidden = _hiding.hidden(candidate, finding, state.project, held)
             new = _SearchState(
                 project,
-                (*state.steps, candidate),
+                (*state.steps, _plan.with_note(candidate, finding, state.project)),
                 state.interpretations | _interpretations(finding, candidate.interpretation),
                 seen_findings,
                 project.on_disk.lines_changed(project.overlay),

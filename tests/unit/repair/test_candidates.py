@@ -395,9 +395,14 @@ def test_the_edit_of_a_write_to_what_a_list_collects_is_first(tmp_path, kept, is
     path = tmp_path / "script.py"
     body = "h, hs = w * 1, []\nfor _ in range(2):\n    h += h.exp() * h.square()\n"
     text = f"{HEAD}{body}    hs.append({kept})\nsum(h.sum() for h in hs).backward()\n"
-    first, *_ = with_candidates(reported(path, text), str(path)).findings[0].fixes
+    report, project = reported(path, text), Project(str(tmp_path))
+    first, *_ = with_candidates(report, str(path)).findings[0].fixes
     new = "write `h` into a new tensor, so that each item of `hs` keeps its values, in line 6"
     assert (first.title == new) is is_said
+    # `fix`, which proves the copy, says what it leaves.
+    for each in _plan.candidates(report.findings[0], project):
+        note = _plan.with_note(each, report.findings[0], project).note
+        assert note.startswith("each item of `hs` stays") is (is_said and each.fixer == "clone-saved")
 
 
 def test_the_edit_of_a_write_through_a_detached_name_is_first(tmp_path):
