@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 from _source_rules import PACKAGE, module_of
 
-TREES = {
-    module_of(path).removeprefix("unclobber."): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The modules of the package, by their names; parsed once a test needs them."""
+    return {
+        module_of(path).removeprefix("unclobber."): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
 
 SHARED_NAMES = {
     "MemoryCallback": {"lightning", "transformers"},
@@ -138,7 +144,7 @@ def _doubled(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
 
 
 def test_a_class_name_stands_for_one_thing():
-    assert {name: set(where) for name, where in _doubled(TREES).items()} == SHARED_NAMES
+    assert {name: set(where) for name, where in _doubled(trees()).items()} == SHARED_NAMES
 
 
 def test_a_doubled_class_name_is_found():
@@ -148,7 +154,7 @@ def test_a_doubled_class_name_is_found():
 
 def test_state_of_modules_is_listed():
     """Nothing more, and nothing that is gone."""
-    found = {f"{module}.{name}" for module, tree in TREES.items() for name in _state(tree)}
+    found = {f"{module}.{name}" for module, tree in trees().items() for name in _state(tree)}
     assert found == set().union(*STATE.values())
 
 
@@ -158,7 +164,7 @@ def _rebinding(trees: dict[str, ast.Module]) -> list[str]:
 
 def test_nothing_is_rebound():
     """No function rebinds a module's name with `global`."""
-    assert _rebinding(TREES) == []
+    assert _rebinding(trees()) == []
 
 
 def test_a_rebound_name_is_found():
@@ -166,7 +172,7 @@ def test_a_rebound_name_is_found():
 
 
 def test_tables_stay_as_they_are():
-    assert {module: found for module, tree in TREES.items() if (found := _changed_tables(tree))} == {}
+    assert {module: found for module, tree in trees().items() if (found := _changed_tables(tree))} == {}
 
 
 def test_state_and_changed_tables_are_found():

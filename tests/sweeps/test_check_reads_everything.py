@@ -5,6 +5,7 @@ from __future__ import annotations
 import sysconfig
 import tokenize
 import zlib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,17 @@ def part_of(path: Path) -> int:
     return zlib.crc32("/".join(path.parts[-3:]).encode()) % PARTS
 
 
-FILES = sorted({path for folder in FOLDERS for path in folder.rglob("*.py") if path.is_file()})
+@cache
+def files() -> list[Path]:
+    """Every installed file, listed once a test needs them."""
+    return sorted({path for folder in FOLDERS for path in folder.rglob("*.py") if path.is_file()})
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_file_is_followed(part):
     """As if it used torch, with all rules; a file that is no Python is said to be none."""
-    for path in FILES:
+    for path in files():
         if part_of(path) == part:
             followed(path)
 
