@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..syntax import OPERATORS, dotted, torch_table
 from ._engine import FileRun
-from ._index import FunctionNode
+from ._index import FunctionNode, unparsed
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 
@@ -20,43 +20,58 @@ class FunctionRules:
     """Checks of ``forward`` or ``backward`` of a Function: does it write to tensors that are not its own?"""
 
     def __init__(self, run: FileRun, node: FunctionNode) -> None:
-        """Collect the method's parameters, rebound names and names that are certainly tensors."""
-        self.run, self.node = run, node
+        """Collect the method's parameters, the values of its names and names that are certainly tensors."""
+        self.run = run
+        self.nodes = list(ast.walk(node))
+        self.text = unparsed(node)
         names = [argument.arg for argument in node.args.args]
         self.ctx = names[0] if names else "ctx"
         self.given = frozenset(names[1:])
-        self.rebound = frozenset(_assigned(node, from_saved=False))
-        self.tensors = frozenset(
+        self.values = [
+            (part.id, assignment.value)
+            for assignment in self.nodes
+            if isinstance(assignment, ast.Assign)
+            for part in (part for target in assignment.targets for part in ast.walk(target))
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)  # `y[i] = 0` only reads `y`
+        ]
+        self.saved = {name for name, value in self.values if _is_saved(value)}
+        # Writes to names of other values reach no saved tensor.
+        self.rebound = {name for name, value in self.values if not _is_saved(value)}
+        self.tensors = {
             n.value.id
-            for n in ast.walk(node)
+            for n in self.nodes
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
             if n.attr in _SHAPES or (torch_table().knows(n.attr) and not hasattr(list, n.attr))
-        )
-        for name, argument in _CALLED.findall(ast.unparse(node)):
+        }
+        for name, argument in _CALLED.findall(self.text):
             if name.endswith("_like") or any(o.kinds[:1] == ("t",) for o in torch_table().overloads(name)):
-                self.tensors |= {argument}
+                self.tensors.add(argument)
 
     def forward(self) -> None:
         """Suspect unmarked writes to inputs, tensors kept on ``ctx``, marked ones that aren't returned."""
-        calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(self.node))
+        calls = re.findall(r"mark_dirty\(([^)]*)\)", self.text)
         marked = {name.strip() for names in calls for name in names.split(",")}
         for statement, name, how, surely in self._writes():
             if (given := self._given(name)) is not None and marked.isdisjoint((given, name)):
                 surely |= given in self.tensors
                 if surely or how == "[...] =":
                     self._suspect(CheckRule.UNMARKED, HIGH if surely else HIGH - 1, statement, given, how)
-        self._on_ctx()
-        returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
+        for assignment in self.nodes:
+            match assignment:
+                case ast.Assign([ast.Attribute(held, attr), *_], ast.Name(name)) if dotted(held) == self.ctx:
+                    if name in self.tensors & self.given:
+                        self._suspect(CheckRule.CTX, HIGH - 1, assignment, name, f"{self.ctx}.{attr}")
+        returned = [n for n in self.nodes if isinstance(n, ast.Return) and n.value is not None]
         parts = [p for e in returned for p in (e.value.elts if isinstance(e.value, ast.Tuple) else [e.value])]
-        made = [n.value for n in ast.walk(self.node) if isinstance(n, (ast.Assign, ast.Return))]
+        made = [n.value for n in self.nodes if isinstance(n, (ast.Assign, ast.Return))]
         # What an own function was given may be what it returns (`linear_quantize` of distiller).
         calls_own = [call for call in made if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)]
         for name in sorted(marked.difference(_itself(a) for call in calls_own for a in call.args)):
             same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
             if not name.isidentifier() or not returned or same & set(map(_itself, parts)):
                 continue
-            wrote = [statement for statement, target, _, _ in self._writes() if target == name]
-            self._suspect(CheckRule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")
+            wrote = (statement for statement, target, _, _ in self._writes() if target == name)
+            self._suspect(CheckRule.DIRTY, HIGH, next(wrote, returned[0]), name, "")
 
     def _given(self, name: str) -> str | None:  # the parameter that a name is
         own = (each for each in self.given - self.rebound if name == each or self._is_only(name, each))
@@ -64,30 +79,19 @@ class FunctionRules:
 
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
-        made = [n for n in ast.walk(self.node) if isinstance(n, ast.Assign)]
-        # In `y[i] = 0` the name is only read.
-        values = [each.value for each in made if name in {part.id for part in _stored(each)}]
-        return bool(values) and all(_itself(value) == tensor for value in values)
-
-    def _on_ctx(self) -> None:
-        for assignment in ast.walk(self.node):
-            match assignment:
-                case ast.Assign([ast.Attribute(held, attr), *_], ast.Name(name)) if dotted(held) == self.ctx:
-                    if name in self.tensors & self.given:
-                        self._suspect(CheckRule.CTX, HIGH - 1, assignment, name, f"{self.ctx}.{attr}")
+        return {_itself(value) for variable, value in self.values if variable == name} == {tensor}
 
     def backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
-        saved = list(_assigned(self.node, from_saved=True))
         for statement, name, how, _ in self._writes():
-            if name in saved and name not in self.rebound:
+            if name in self.saved - self.rebound:
                 self._suspect(CheckRule.BACKWARD_SAVED, HIGH - 1, statement, name, how)
             elif (given := self._given(name)) is not None:
                 self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, given, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
         """Yield each write: statement, written name, operation, whether only a tensor can be written so."""
-        for statement in (node for node in ast.walk(self.node) if isinstance(node, ast.stmt)):
+        for statement in (node for node in self.nodes if isinstance(node, ast.stmt)):
             value = getattr(statement, "value", None)
             for part in (statement, *(value.elts if isinstance(value, ast.Tuple) else [value])):
                 match part:
@@ -105,8 +109,7 @@ class FunctionRules:
                     yield statement, name, how, surely
 
     def _suspect(self, rule: CheckRule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
-        with self.run.within(statement=statement):
-            span = self.run.span(statement)
+        span = self.run.span(statement)
         self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
 
 
@@ -118,16 +121,5 @@ def _itself(node: ast.expr | None) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _assigned(node: FunctionNode, *, from_saved: bool) -> Iterator[str]:
-    """Yield the names that get a saved tensor, or another value: writes to these reach no saved tensor."""
-    for assignment in ast.walk(node):
-        if isinstance(assignment, ast.Assign):
-            value = assignment.value
-            is_saved = isinstance(value, ast.Attribute) and value.attr == "saved_tensors"
-            yield from (part.id for part in _stored(assignment) if is_saved == from_saved)
-
-
-def _stored(assignment: ast.Assign) -> Iterator[ast.Name]:
-    for part in (part for target in assignment.targets for part in ast.walk(target)):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            yield part
+def _is_saved(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and value.attr == "saved_tensors"
