@@ -32,7 +32,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     is_network = callee.kind == "unknown" and run.trains(name)
     # What it returned before, it may take without a history (`OmniAnomaly` of TranAD).
     is_strong = is_network and all(use.owner != name for value in call.every for use in value.uses)
-    result = unknown_result(run, state, call.values, strong=is_strong, more=call.keywords.values())
+    result = unknown_result(run, state, call.every, strong=is_strong)
     if callee.kind in ("unknown", "library") and not SAVES_NO_RESULT.search(call.name):
         run.unseen |= result.places
     if callee.kind != "unknown":

@@ -285,7 +285,7 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if (known := defined_as(run.index, dotted(call.node.func))) is not None:
         return call_value(run, known, call, state)
-    return unknown_result(run, state, call.values, strong=call.name == "apply", more=call.every)
+    return unknown_result(run, state, call.every, strong=call.name == "apply")
 
 
 @transfers("tensor unknown function", "")
@@ -317,7 +317,7 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         callee = attribute(run, receiver, name, state, call.node.func)
         if run.trains(callee.name) or name in ("__call__", "forward"):
             return call_value(run, callee, call, state)
-    return unknown_result(run, state, values, more=call.keywords.values())
+    return unknown_result(run, state, [receiver, *call.every])
 
 
 def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:

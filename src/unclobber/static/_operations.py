@@ -219,12 +219,9 @@ def view_of(
     return base._replace(leaf=leaf, origin=origin)
 
 
-def unknown_result(
-    run: FileRun, state: FlowState, values: Iterable[Value], *, strong: bool = False,
-    more: Iterable[Value] = (),
-) -> Value:  # fmt: skip
-    """Return an unknown function's result: it may depend on all, and on ``values`` surely if ``strong``."""
-    every = [part for value in (*values, *more) for part in (value, *value.items)]
+def unknown_result(run: FileRun, state: FlowState, values: Iterable[Value], *, strong: bool = False) -> Value:
+    """Return an unknown function's result: it may depend on all values, and surely if ``strong``."""
+    every = [part for value in values for part in (value, *value.items)]
     owners = PLAIN.owners.union(*[part.owners for part in every])
     if state.mode:
         return Value(grad=Grad.NO, places=run.new_place(), owners=owners)

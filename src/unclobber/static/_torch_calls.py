@@ -184,7 +184,7 @@ def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _unknown(run: FileRun, call: FollowedCall, state: FlowState, *, functional: bool) -> Value:
     """Return the result of a torch function that is not in the table."""
     plain = call.full.count(".") == 1
-    result = unknown_result(run, state, call.values, strong=functional or plain, more=call.every)
+    result = unknown_result(run, state, call.every, strong=functional or plain)
     if not functional and not (plain and call.name[:1].islower()):
         return result
     if functional:
