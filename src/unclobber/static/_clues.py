@@ -60,7 +60,7 @@ class Context:
         self.is_refused = pasted.kind not in ("saved", "second_backward", None)  # raised at the write
         self.needed: list[FramePlace] = []
         for scope, at in tree.located(pasted.frames):
-            near = [a for a, name, _ in scope.calls if a == at or (name == "backward" and abs(a - at) < 13)]
+            near = [a for a, name, *_ in scope.calls if a == at or (name == "backward" and abs(a - at) < 13)]
             self.needed += [FramePlace(scope, min(near, key=lambda a: abs(a - at), default=at))]
         self.saved = tree.located(pasted.forward)
         self.filled = {site.path for site in tree.sites if site.kind == "method" and not site.is_off}
@@ -138,9 +138,9 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
             return Clue(5.0, f"it lies between the save in line {saved} and the backward in line {needed}")
         return Clue(0.5 if looped else -1.0)
     if before:
-        others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
+        others = [line for line, name, *_ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
-        backward_between = any(name == "backward" and line < max(before) for line, name, _ in scope.calls)
+        backward_between = any(name == "backward" and line < max(before) for line, name, *_ in scope.calls)
         points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
         return Clue(points, f"it precedes the backward in line {needed}")
     certainty = 0 if context.suspicions(site) else -1  # a forward mostly runs again before that backward
@@ -338,7 +338,7 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     file = context.tree.files[site.path]
     scope = file.scope(site.line)
-    backwards = [line for line, name, _ in scope.calls if name.startswith("backward")]
+    backwards = [line for line, name, *_ in scope.calls if name.startswith("backward")]
     retains = re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines[scope.line : scope.end_line]))
     if min(backwards, default=site.line) < site.line < max(backwards, default=site.line):
         # So it is in right programs, too, and which of several was run is not known.

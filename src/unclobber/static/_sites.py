@@ -49,10 +49,9 @@ class Scope:
     name: str  # the qualified name: ``Net.forward``
     line: int
     end_line: int
-    calls: list[tuple[int, str, str]] = field(default_factory=list)
-    """The line, last name and dotted name of each call."""
+    calls: list[tuple[int, str, str, bool]] = field(default_factory=list)
+    """Each call: its line, last name, dotted name, and whether it records no gradients."""
     loops: list[tuple[int, int]] = field(default_factory=list)  # the first and last line of each loop
-    off: set[int] = field(default_factory=set)  # lines of calls that record no gradients
 
     @property
     def bare(self) -> str:
@@ -100,8 +99,7 @@ def _visit(node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: int
         case ast.Assign(value=ast.Call(func=func), targets=[target]):
             file.instances.setdefault(last_name(target), set()).add(last_name(func))
         case ast.Call():
-            scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
-            scope.off |= {node.lineno} if off else set()
+            scope.calls.append((node.lineno, last_name(node.func), dotted(node.func), off))
     for kind, how, name, index, bumps in _writes(node):
         line, column, end, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
         span = SourceSpan(line, column, end, end_column, line, end, scope.name)

@@ -67,11 +67,11 @@ class SourceTree:
         """Yield the later calls of modules in data parallel training: each sends rank 0's buffers to all."""
         files = self.files.values()
         scopes = [scope for file in files for scope in file.scopes]
-        wraps = _WRAPS | {scope.bare for scope in scopes if any(name in _WRAPS for _, name, _ in scope.calls)}
+        wraps = _WRAPS | {scope.bare for scope in scopes if any(call[1] in _WRAPS for call in scope.calls)}
         wrapped = {name for file in files for name, made in file.instances.items() if made & wraps}
         for scope in scopes:
             seen = set[str]()
-            for line, last, name in sorted(scope.calls):
+            for line, last, name, _ in sorted(scope.calls):
                 if last in wrapped and name in seen:
                     yield WriteSite(scope.path, line, line, "broadcast", "forward", name, scope.name)
                 seen.add(name)
@@ -106,11 +106,11 @@ class SourceTree:
         callers = defaultdict(list)
         for file in self.files.values():
             for scope in file.scopes:
-                for line, name in ((at, name) for at, name, _ in scope.calls if at not in scope.off):
-                    callers[name].append((scope, line))
+                for line, name, _, off in scope.calls:
                     # A module is called by its name, and runs its class's `forward`.
-                    for made in file.instances.get(name, ()):
-                        callers[f"{made}.forward"].append((scope, line))
+                    runs = [name, *(f"{made}.forward" for made in file.instances.get(name, ()))]
+                    for called in () if off else runs:
+                        callers[called].append((scope, line))
         return callers
 
     def lines_in(self, site: WriteSite, scope: Scope) -> dict[int, int]:
