@@ -190,8 +190,7 @@ def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
 
 
 def setter_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:  # of a property
-    bodies = (own.body for own in lineage(cls) if name in _methods(own))
-    named = (f for body in bodies for f in body if isinstance(f, FunctionNode) and f.name == name)
+    named = (f for own in lineage(cls) for f in own.body if isinstance(f, FunctionNode) and f.name == name)
     return next((f for f in named if has_decorator(f, f"{name}.setter")), None)
 
 
