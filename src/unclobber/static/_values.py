@@ -84,12 +84,6 @@ class Dimension(NamedTuple):
     of: int
 
 
-class OnlyGraph(NamedTuple):
-    """The data of an unknown function's result: the uses of the only argument that has some."""
-
-    uses: frozenset[Use]
-
-
 class ModuleData(NamedTuple):
     """A torch module."""
 
@@ -116,7 +110,8 @@ class Value(NamedTuple):
     integer: bool = False  # whether its elements are integers or truth values
     items: tuple[Value, ...] = ()  # the elements of a sequence
     data: Any = None
-    """`Constant`, `ModuleData`, a function, a class, ``tuple``, ``list``, a tuple of a dictionary's keys."""
+    """`Constant`, `ModuleData`, a function, a class, ``tuple``, ``list``, a tuple of a dictionary's keys, or
+    the uses of the only argument of an unknown function that has some."""
     name: str = ""  # the variable or attribute that holds it: ``self.encoder``
     given: bool = False  # whether it is an argument of a function that was not called
 
@@ -134,12 +129,12 @@ class Value(NamedTuple):
 
     @property
     def graph(self) -> frozenset[Use]:  # the uses on which it depends if backward runs from it
-        return self.data.uses if not self.uses and isinstance(self.data, OnlyGraph) else self.uses
+        return self.data if not self.uses and isinstance(self.data, frozenset) else self.uses
 
     @staticmethod
-    def graph_of(values: Iterable[Value]) -> OnlyGraph | None:  # of the only one that has some
+    def graph_of(values: Iterable[Value]) -> frozenset[Use] | None:  # of the only one that has some
         graphs = {value.graph for value in values if value.graph}
-        return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
+        return graphs.pop() if len(graphs) == 1 else None
 
     @staticmethod
     def history_of(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:  # the nodes and uses of all
