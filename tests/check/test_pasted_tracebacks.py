@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 
 from unclobber.cli import main
-from unclobber.static import _ranking
+from unclobber.static import traceback
 from unclobber.static._pasted import read_pasted
 
 SENTENCE = (
@@ -1045,7 +1045,7 @@ def test_a_large_tree_without_frames_is_never_confident(answer, monkeypatch):
     """Nothing tells which of its files were used, as in DiscoBox, whose tree is that of mmdetection."""
     facts = pasted(node="TanhBackward0", version=1, expected=0)
     assert answer(facts, net=RESIDUAL)["candidates"][0]["confident"]
-    monkeypatch.setattr(_ranking, "_LARGE", 0)
+    monkeypatch.setattr(traceback, "_LARGE", 0)
     assert not answer(facts, net=RESIDUAL)["candidates"][0]["confident"]
 
 
