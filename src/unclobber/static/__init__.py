@@ -7,8 +7,8 @@ neither torch nor the files it reads, and a clean result proves nothing.
 
 ``_engine`` is the run over one file. ``_expressions`` and ``_statements`` register a function for each kind
 of syntax, ``_methods``, ``_calls`` and ``_torch_calls`` one for each kind of receiver and name.
-``_operations`` and ``_modules`` return the effect of a call by the table of operations in ``syntax``: saves,
-writes and a result. ``_writes`` records it in the state, and suspects what a backward needs (``_rules``).
+``_operations`` and ``_modules`` return the result of a call by the table of operations in ``syntax``, and
+record its saves and writes. ``_writes`` keeps them, and suspects what a backward needs (``_rules``).
 """
 
 from ._rules import CheckRule

@@ -16,7 +16,7 @@ from ._operations import unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, SaveEffect, alternatives
 from ._values import ANY, CONTAINERS, NEVER, Constant, Grad, Leaf, ModuleData, Value, renamed_part, sequence
-from ._writes import RECURRENT, Effect, WriteEffect, confirm, given_to_unread, perform
+from ._writes import RECURRENT, WriteEffect, confirm, given_to_unread, save, write
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})  # they return their input, or a view of it
 _CUTS = re.compile(r"\bdetach\b|\.(multinomial|sample|argmax)\(")  # as DACT's `actor_network.py`
@@ -60,7 +60,7 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     if facts is None:
         return unknown_result(run, state, values, strong=True)
     given = given._replace(values=[first, *values[1:]])
-    result = perform(run, state, _effect(run, state, module, facts, given))
+    result = _apply_known(run, state, module, facts, given)
     if data.kind in RECURRENT or data.kind in ("MultiheadAttention", "LSTMCell"):
         packed = data.kind in RECURRENT and not state.is_sure(first)
         output = result._replace(kind=first.kind, sure=False) if packed else result
@@ -132,8 +132,8 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 
 
-def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, given: Given) -> Effect:
-    """Return the effect of a call of a torch module of the table."""
+def _apply_known(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, given: Given) -> Value:
+    """Return the result of a call of a torch module of the table, and record what it writes and saves."""
     data: ModuleData = module.data
     values, _, node = given
     first, span = values[0], run.span(node)
@@ -151,8 +151,8 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
     keeps_weight = facts.parameters and not (is_product and first.grad == Grad.NO)
     bit = run.new_node() if (keeps_input or facts.result) and grad else 0
 
-    def save(value: Value, role: str) -> SaveEffect:
-        return SaveEffect(value, data.kind, role, span, bit, grad)
+    def keep(value: Value, role: str) -> None:
+        save(state, SaveEffect(value, data.kind, role, span, bit, grad))
 
     if data.inplace:
         result = first._replace(
@@ -161,16 +161,20 @@ def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, g
             leaf=Leaf.NO,
         )  # fmt: skip
         target = node.args[0] if isinstance(node, ast.Call) and node.args else None
-        written = WriteEffect(first, target, node, f"{data.kind}(inplace=True)")
+        write(run, state, WriteEffect(first, target, node, f"{data.kind}(inplace=True)"))
         in_place = torch_table().in_place(f"{_SNAKE.get(data.kind, data.kind.lower())}_")
-        keeps = facts.result or any(overload.results for overload in in_place)
-        return Effect(result, (save(result, "result"),) if keeps else (), (written,))
-    saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
+        if facts.result or any(overload.results for overload in in_place):
+            keep(result, "result")
+        return result
+    for value in (values if facts.others else [first]) if keeps_input else ():
+        keep(value, "input")
     named = module if facts.parameters else module._replace(name="")
     result = _result(run, state, named, given, grad, bit, kept=keeps_weight and data.kind != "Embedding")
     if data.kind == "Embedding":
         result = result._replace(data="embedding", made=span)
-    return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
+    if facts.result == "always":
+        keep(result, "result")
+    return result
 
 
 def _result(

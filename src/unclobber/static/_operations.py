@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState, SaveEffect
 from ._values import APART, PLAIN, Constant, Dimension, Grad, Leaf, SourceSpan, Value, ViewOrigin, sequence
-from ._writes import Effect, perform
+from ._writes import save
 
 _NONE = Constant(None)  # made once
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
@@ -61,7 +61,7 @@ def operation(
     elif grad == Grad.NO and any(tensor.grad for tensor in tensors):
         grad = Grad.MAYBE  # of what may be a number: `x - x.mean().detach()`
     applied = _Applied(run, state, plain, forms, values, keywords, tensors, operands, run.span(node), grad)
-    return perform(run, state, applied.effect(in_place=in_place))
+    return applied.recorded(in_place=in_place)
 
 
 class _Forms(NamedTuple):
@@ -90,18 +90,18 @@ class _Applied:
     grad: Grad
     node: int = 0  # the bit of the operation's node
 
-    def effect(self, *, in_place: bool) -> Effect:
-        """Return the result with its history, and the saved arguments and results."""
+    def recorded(self, *, in_place: bool) -> Value:
+        """Return the result with its history, and record the saved arguments and results."""
         state, grad, view = self.state, self.grad, self.forms.view
         if grad and (self.forms.saving or self.forms.results):
             self.node = self.run.new_node()
-        saving = self.forms.saving
-        saves = [save for overload in saving for save in self._arguments(overload, in_place=in_place)]
+        for overload in self.forms.saving:
+            self._save_arguments(overload, in_place=in_place)
         first = self.values[0] if self.values else PLAIN
         if view and not in_place:
             is_view = self.name == "reshape" and _divides([*self.values[1:], *self.keywords.values()])
             name = "view" if is_view else self.name
-            return Effect(view_of(self.run, state, name, view, first, self.span, grad), tuple(saves))
+            return view_of(self.run, state, name, view, first, self.span, grad)
         nodes, may, uses = 0, 0, PLAIN.uses
         if not state.mode:
             nodes, may, uses = Value.history_of(self.tensors)
@@ -123,15 +123,14 @@ class _Applied:
                 integer=integer and self.name not in _FLOATS,
                 data=None if uses or state.mode else Value.graph_of(self.tensors),
             )  # fmt: skip
-        made, results = self._results(result)
-        return Effect(made, (*saves, *results))
+        return self._results(result)
 
-    def _save(self, value: Value, role: str, grad: Grad, operand: ast.expr | None = None) -> SaveEffect:
+    def _save(self, value: Value, role: str, grad: Grad, operand: ast.expr | None = None) -> None:
         shown = None if operand is None else self.run.span(operand)
-        return SaveEffect(value, self.name, role, self.span, self.node, grad, shown)
+        save(self.state, SaveEffect(value, self.name, role, self.span, self.node, grad, shown))
 
-    def _arguments(self, overload: Overload, *, in_place: bool) -> Iterator[SaveEffect]:
-        """Yield the arguments that an overload saves, if a gradient that reads them is needed."""
+    def _save_arguments(self, overload: Overload, *, in_place: bool) -> None:
+        """Record the arguments that an overload saves, if a gradient that reads them is needed."""
         given = _by_name(overload, self.values, self.keywords)
         expressions = dict(zip(overload.arguments, self.operands, strict=False))
         # An in-place operation saves a private copy of the value that it is about to overwrite.
@@ -146,7 +145,7 @@ class _Applied:
                 if not sure or not all(role in other.saves for other in self.forms.every):
                     grad = min(grad, Grad.MAYBE)
                 for value in given[role].parts if grad else ():
-                    yield self._save(value, role, grad, expressions.get(role))
+                    self._save(value, role, grad, expressions.get(role))
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)
@@ -155,29 +154,30 @@ class _Applied:
         sure = any(self.state.is_sure(reader) for reader in readers if reader.grad == grad)
         return Grad.MAYBE if grad == Grad.YES and not sure else grad
 
-    def _results(self, result: Value) -> tuple[Value, list[SaveEffect]]:
-        """Return one value for each output, and the saved ones."""
+    def _results(self, result: Value) -> Value:
+        """Return one value for each output, and record the saved ones."""
         overloads = self.forms.every
         returns = overloads[0].returns if overloads else ("result",)
         integer = overloads[0].integer if overloads else ()
         if len(returns) > 1 and len({overload.returns for overload in overloads}) == 1:
-            items, saves = [], []
+            items: list[Value] = []
             for role in returns:
                 if role in integer:
                     items.append(self.run.tensor(Grad.NO, integer=True))
                 else:
                     items.append(result._replace(places=self.run.new_place()))
-                    saves += self._result(role, items[-1], self.grad)
-            return sequence(tuple(items), "tuple"), saves
+                    self._save_result(role, items[-1], self.grad)
+            return sequence(tuple(items), "tuple")
         grad = self.grad
         if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
             grad = min(grad, Grad.MAYBE)
-        return result, self._result(returns[0], result, grad)
+        self._save_result(returns[0], result, grad)
+        return result
 
-    def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        grad = grad if self.forms.results.get(role) else min(grad, Grad.MAYBE)
-        return [self._save(value, "result", grad)] if role in self.forms.results else []
+    def _save_result(self, role: str, value: Value, grad: Grad) -> None:
+        if (is_sure := self.forms.results.get(role)) is not None:
+            self._save(value, "result", grad if is_sure else min(grad, Grad.MAYBE))
 
 
 def _divides(shape: Sequence[Value]) -> bool:

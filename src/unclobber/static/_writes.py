@@ -64,22 +64,6 @@ class WriteEffect(NamedTuple):
         )  # fmt: skip
 
 
-class Effect(NamedTuple):
-    """The effect of an operation or a module's call: writes come first."""
-
-    result: Value
-    saves: tuple[SaveEffect, ...] = ()
-    writes: tuple[WriteEffect, ...] = ()
-
-
-def perform(run: FileRun, state: FlowState, effect: Effect) -> Value:
-    for made in effect.writes:
-        write(run, state, made)
-    for saved in effect.saves:
-        save(state, saved)
-    return effect.result
-
-
 def save(state: FlowState, saved: SaveEffect) -> None:
     """Record that an operation saves a tensor."""
     value = saved.value
