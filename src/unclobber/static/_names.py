@@ -30,7 +30,6 @@ def optimized(name: str) -> str:
     return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 
 
-_SHARED = {name for kind in (str, list, dict, set, float, bytes) for name in dir(kind)}
 _WORDS = """
 split index_select add all any dim dot mean sum repeat clip prod std var type size tile float int bool
 transpose reshape T view to flatten copy exp log abs gather t select round sample item normalize linear
@@ -39,10 +38,10 @@ median half double cpu cuda long short put take trace diagonal squeeze cumsum cu
 nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand
 cross cat stack chunk numpy eq ne lt le gt ge neg negative
 """
-_ELSEWHERE = frozenset(_WORDS.split())
-"""Names that arrays, frames, distributions and classes of other packages have, too."""
+_ELSEWHERE = frozenset(_WORDS.split()).union(*map(dir, (str, list, dict, set, float, bytes)))
+"""Names that Python's own values, arrays, frames, distributions and classes of other packages have, too."""
 
 
 def only_tensors_have(name: str) -> bool:
     """Return whether a method by this name is evidence that its object is a tensor."""
-    return name not in _ELSEWHERE and name not in _SHARED and torch_table().knows(name)
+    return name not in _ELSEWHERE and torch_table().knows(name)
