@@ -220,7 +220,12 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
     with run.within(suspicions=in_chain, depth=99):
         for part in parts:
             if part.kind == "module" and part.data.kind in known:
-                value = _chain_element(run, trial, part, value, node)
+                span = part.data.span
+                ends = {"end_lineno": span.end_line, "end_col_offset": span.end_column}
+                at = ast.Name("_", ast.Load(), lineno=span.line, col_offset=span.column, **ends)
+                # `span` would else take the lines of the statement that builds the chain.
+                with run.within(statement=None):
+                    value = apply(run, trial, part, Given([value], {}, at))
             else:
                 result = run.tensor(Grad.YES, run.new_node())
                 value = given_to_unread(run, trial, node, (), result, part.name)
@@ -231,13 +236,3 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
             confidence = min(suspicion.confidence, HIGH - run.at_top)
             rule = CheckRule.MODULE if suspicion.rule is CheckRule.SAVED else suspicion.rule
             run.suspect(FlowState(), suspicion._replace(rule=rule, confidence=confidence))
-
-
-def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.expr) -> Value:
-    """Return the result of one module, located at the module's declaration."""
-    span = part.data.span
-    ends = {"end_lineno": span.end_line, "end_col_offset": span.end_column}
-    at = ast.Name("_", ast.Load(), lineno=span.line, col_offset=span.column, **ends)
-    # `span` would else take the lines of the statement that builds the chain.
-    with run.within(statement=None):
-        return apply(run, trial, part, Given([value], {}, at))
