@@ -143,7 +143,7 @@ def inline(
 
 def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound: frozenset[str]) -> Value:
     """Merge the states of all returns into ``state``, with its globals; return the join of the values."""
-    outer = (state.names, state.mode, state.guards, state.quiet)
+    outer = {"names": state.names, "mode": state.mode, "guards": state.guards, "quiet": state.quiet}
     # Evaluation may return another form: `if self.training: return x, mu` of a VAE, `else: return x`.
     (joined, merged), *others = sorted(returned, key=lambda pair: pair[1].quiet)
     merged.dead, least = False, merged.quiet
@@ -154,10 +154,8 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound:
         # A `return None` on one path must not hide the tensor that another path returns.
         if value is not PLAIN and not is_other_form:
             joined = value if joined is PLAIN else join(value, joined)
-    vars(state).update(vars(merged))
-    state.names, state.mode, state.guards, state.quiet = outer
+    vars(state).update({**vars(merged), **outer, "dead": False})
     state.names |= {name: merged.names[name] for name in bound & merged.names.keys()}
-    state.dead = False
     return joined
 
 
