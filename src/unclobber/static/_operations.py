@@ -131,7 +131,10 @@ class _Applied:
 
     def _save_arguments(self, overload: Overload, *, in_place: bool) -> None:
         """Record the arguments that an overload saves, if a gradient that reads them is needed."""
-        given = _by_name(overload, self.values, self.keywords)
+        given = dict(zip(overload.arguments, self.values, strict=False))
+        given |= {name: value for name, value in self.keywords.items() if name in overload.arguments}
+        if "input" in self.keywords and overload.arguments:  # the first, by any other name
+            given[overload.arguments[0]] = self.keywords["input"]
         expressions = dict(zip(overload.arguments, self.operands, strict=False))
         # An in-place operation saves a private copy of the value that it is about to overwrite.
         skipped = overload.arguments[:1] if in_place else ()
@@ -232,14 +235,6 @@ def unknown_result(run: FileRun, state: FlowState, values: Iterable[Value], *, s
 
 def _made_in(state: FlowState, span: SourceSpan) -> ViewOrigin | None:
     return ViewOrigin("inference", span) if state.mode == 2 else None
-
-
-def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str, Value]) -> dict[str, Value]:
-    by_name = dict(zip(overload.arguments, values, strict=False))
-    by_name.update((name, value) for name, value in keywords.items() if name in overload.arguments)
-    if "input" in keywords and overload.arguments:
-        by_name[overload.arguments[0]] = keywords["input"]
-    return by_name  # `input=` means the first
 
 
 def _kind(value: Value, state: FlowState) -> str:
