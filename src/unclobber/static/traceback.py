@@ -65,7 +65,7 @@ class TracebackCandidate:
 
     writes: list[WriteSite]
     points: float
-    why: list[str]
+    why: tuple[str, ...]
     certainty: int
     suspicion: Suspicion | None  # the interpreter's own suspicion about the write
     is_confident: bool = False
@@ -117,7 +117,7 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     """Return a place as a candidate, with the points of all clues."""
     clues = [clue for clues_of in CLUES for clue in clues_of(site, context)]
     strongest = sorted(clues, key=lambda clue: -clue.points)
-    why = [clue.reason for clue in strongest if clue.reason and clue.points > 0]
+    why = tuple(clue.reason for clue in strongest if clue.reason and clue.points > 0)
     # Those of another file, which calls this one, have their places there; what keeps a graph saves nothing.
     at, known = (site.path, site.line), context.suspicions(site)
     known = [each for each in known if each.rule is not CheckRule.RETAINED]
@@ -179,8 +179,8 @@ def _cause(candidate: TracebackCandidate, context: Context) -> TracebackCause:
     )
     if saved is None and suspicion is not None and suspicion.saved:
         saved = texts[candidate.writes[0].path].place(suspicion.saved.line)
-    why, finding = tuple(candidate.why), _finding(candidate, context)
-    return TracebackCause(places, saved, needed, why, candidate.is_confident, finding)
+    finding = _finding(candidate, context)
+    return TracebackCause(places, saved, needed, candidate.why, candidate.is_confident, finding)
 
 
 def _finding(candidate: TracebackCandidate, context: Context) -> Finding:
