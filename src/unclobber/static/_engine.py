@@ -146,7 +146,7 @@ class FileRun:
         """Return the location of a node, with its statement."""
         if self.elsewhere is not None:
             inner = self.index.path, node.lineno, node.col_offset, self.function
-            return SourceSpan(*self.elsewhere[:-1], inner)
+            return self.elsewhere._replace(inner=inner)
         statement = self.statement if self.statement is not None else node
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, body = statement.lineno, getattr(statement, "body", None)
