@@ -412,6 +412,43 @@ def test_one_function_that_several_files_call(tmp_path):
     assert [os.path.basename(write.site.path) for write in found.writes] == ["a.py", "b.py"]
 
 
+@pytest.mark.parametrize(
+    ("called", "count"),
+    [
+        ("with torch.no_grad():\n    print(net.encode(torch.randn(2, 4)))\n", 0),
+        ("with torch.no_grad():\n    net.encode(torch.randn(2, 4))\nnet.encode(torch.randn(2, 4))\n", 1),
+        ("net.encode(torch.randn(2, 4)).sum().backward()\n", 1),
+        ("print(net)\n", 1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("written", "code"), [("out += 1", "UC101"), ("self.own.weight.fill_(0)", "UC201")], ids=["save", "leaf"]
+)
+def test_a_function_that_other_files_call_without_gradients(tmp_path, called, count, written, code):
+    """Nothing is recorded where all calls turn gradients off (`models.py` of Model-Inversion-SplitNN)."""
+    body = f"""
+    import torch
+    from torch import nn
+    class Own(nn.Linear):
+        pass
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part, self.own = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), Own(4, 4)
+        def encode(self, x):
+            out = self.part(x)
+            {written}
+            return out
+    """
+    (tmp_path / "nets.py").write_text(dedent(body))
+    (tmp_path / "use.py").write_text(f"import torch\nfrom nets import Net\nnet = Net()\n{called}")
+    # A file that doesn't have the module's name calls another `encode`.
+    (tmp_path / "words.py").write_text('print("torch".encode("ascii"))\n')
+    paths = [str(tmp_path / name) for name in ("nets.py", "use.py", "words.py")]
+    assert [each.code for result in check_files(paths) for each in result.findings] == [code] * count
+    assert [each.code for each in check_files(paths, all_rules=True)[0].findings] == [code]
+
+
 def test_a_package_that_imports_all_names_of_many_files(tmp_path):
     """Of transformers' three hundred models a few are read, and none after the name's own."""
     (tmp_path / "models").mkdir()

@@ -19,7 +19,7 @@ from ._values import APART, Grad, SourceSpan, Use, Value
 NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|_test(_|$)|"
     r"convert|prune|visuali|(^|_)metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
-    r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam|_chunk$|stream",
+    r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam|_chunk$|stream|explor",
     re.I,
 )
 """Names of functions that mostly run without a gradient."""

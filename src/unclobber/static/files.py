@@ -13,6 +13,7 @@ from functools import partial
 from ..model import Finding, or_default
 from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CleanFile
+from ._callers import recorded
 from ._index import index_of
 from ._program import followed
 from .findings import SourceTexts, findings
@@ -175,12 +176,13 @@ def check_files(
                 done(result)
     if kept is not None:
         kept.write()
-    return _once(results)
-
-
-def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
-    """Return the results with one finding for a function that several files call, in its file if there."""
     every = [finding for result in results for finding in result.findings]
+    return _once(results, every if all_rules else list(recorded(every, paths)))
+
+
+def _once(results: Sequence[CheckedFile], every: Sequence[Finding]) -> list[CheckedFile]:
+    """Return the results with these findings, and one for a function that several files call, in its file
+    if there."""
     causes: dict[object, Finding] = {}
     for finding in every:
         first = causes.setdefault(_cause(finding), finding)
