@@ -1032,3 +1032,37 @@ def test_an_operand_that_the_other_one_rewrites(right, code):
             return a + {right}
     """
     assert [code for code, *_ in found_in(body)] == [code] * (code is not None)
+
+
+GRADIENTS = """
+net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+head = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = head(net(torch.randn(4, 2))).square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [("[*net.parameters(), *head.parameters()]", 1), ("head.parameters()", 0), ("head.weight", 0)],
+)
+@pytest.mark.parametrize(
+    "before", ["(loss * 2).backward()\n", "loss.backward(retain_graph=True)\noptimizer.step()\n"]
+)
+def test_gradients_of_all_that_a_loss_was_computed_with(before, wanted, count):
+    """`autograd.grad` for all parameters needs the graph as `backward` does."""
+    after = f"found = torch.autograd.grad(loss, {wanted})\n"
+    assert len(found_in(GRADIENTS + before + after)) == count
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("w", 1), ("(w, other)", 1), ("y", 0)])
+def test_gradients_of_a_leaf(wanted, count):
+    """Those of a leaf need what was computed with it."""
+    body = f"""
+    w, other = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    y = w.exp()
+    loss = (y * other).sum()
+    y += 1
+    found = torch.autograd.grad(loss, {wanted})
+    """
+    assert len(found_in(body)) == count

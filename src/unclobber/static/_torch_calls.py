@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from functools import partial
 
 from ..syntax import out_of_place, torch_table
@@ -14,7 +15,7 @@ from ._modules import PASSES, make_module
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, ModuleData, Value, constant, sequence
-from ._writes import WriteEffect, backward, saving, write
+from ._writes import WriteEffect, backward, concerns, saving, write
 
 _PREFIXES = ("linalg.", "special.", "fft.")
 _REDUCTIONS = {"max": "amax", "min": "amin", "mean": "mean", "sum": "sum", "prod": "prod"}
@@ -49,10 +50,14 @@ def optimizer(call: FollowedCall, *, is_unseen: bool) -> Value:
     """Return an optimizer with the parameters that it was given, whose writes torch may not notice."""
     if "lr_scheduler" in call.full or "swa_utils" in call.full:
         return PLAIN
-    every = [element for value in call.every for element in value.nested()]
-    leaves = (element.leaf_names for element in every if element.leaf == Leaf.LEAF)
-    owners = frozenset[str]().union(*leaves, *(element.owners for element in every))
+    owners = _owners(call.every)
     return Value("optimizer", grad=Grad.NO, owners=owners, data="unseen" if is_unseen else None)
+
+
+def _owners(values: Iterable[Value]) -> frozenset[str]:  # of all parameters in the values
+    every = [element for value in values for element in value.nested()]
+    leaves = (element.leaf_names for element in every if element.leaf == Leaf.LEAF)
+    return frozenset[str]().union(*leaves, *(element.owners for element in every))
 
 
 @transfers("torch", "set_grad_enabled")
@@ -126,8 +131,12 @@ def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Apply the backward, and return gradients that have a graph with ``create_graph``."""
     loss = _joined(run, call.keywords.get("outputs", call.first), state)
-    retain = call.retains_graph or not call.keywords.keys() & {"retain_graph", "create_graph"}
-    backward(run, state, loss, call.node, retain=retain, to_leaves=False)
+    owners = _owners([*call.values[1:], call.keywords.get("inputs", PLAIN)])
+    # For all that the loss was computed with it goes as far as `backward`, and frees as much.
+    used = {use.owner for use in loss.graph if not use.owner.endswith(".grad_fn")}
+    is_whole = bool(owners) and all(concerns(owner, owners) for owner in used)
+    retain = call.retains_graph or not (is_whole or call.keywords.keys() & {"retain_graph", "create_graph"})
+    backward(run, state, loss, call.node, retain=retain, to_leaves=is_whole)
     state.retained = state.retained if call.retains_graph else None
     may_create = call.retains_graph and "create_graph" in call.keywords  # `create_graph=self.training`
     grad = loss.grad if call.is_true("create_graph") else Grad.MAYBE if may_create else Grad.NO
