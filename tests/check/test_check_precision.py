@@ -993,6 +993,8 @@ def test_a_list_that_is_cleared(end, count):
     fourth = f"optimizer.zero_grad()\nsum(losses).backward()\noptimizer.step()\n{end}\n"
     turn = "if len(losses) == 4:\n" + indent(fourth, "    ")
     assert len(found_in(LOSSES + indent(turn, "    "))) == count
+    unknown = LOSSES.replace("torch.randn(5, 4)", "step").replace("range(8)", "loader")
+    assert len(found_in(unknown + indent(turn, "    "), all_rules=True)) == count
 
 
 @pytest.mark.parametrize(("read", "count"), [(".data", 0), (".data.detach()", 0), (".detach()", 1)])

@@ -178,6 +178,11 @@ def _leave_behind(
     for names, lefts, rights in zip(*tables, strict=True):
         for name in [name for name, value in lefts.items() if rights.get(name, value) is not value]:
             value, yes, no = names[name], lefts[name], rights[name]
+            if is_stepped and value.kind == "sequence" and not (yes.items and no.items):
+                # The branch with the step emptied it: `pending.clear()`, for items of an unknown loader.
+                names[name] = value = value._replace(
+                    items=tuple(item._replace(may=0) for item in value.items)
+                )
             if (clock or is_stepped) and (value.may or value.uses):
                 uses = yes.uses & no.uses
                 for use in value.uses - uses:
