@@ -114,6 +114,10 @@ def test_the_facts_of_a_message_are_read():
     facts = read_pasted(text)
     assert (facts.kind, facts.shape, facts.node) == ("saved", (4, 96, 256), "Relu")
     assert (facts.dtype, facts.bumps, facts.is_parameter) == ("torch.cuda.HalfTensor", 20, False)
+    # A complex tensor is rarely a parameter, whatever its version.
+    complex_one = pasted("FloatTensor", "[4, 1]", "AsStridedBackward0", 17, 13)
+    facts = read_pasted(complex_one.replace("torch.FloatTensor", "CPUComplexDoubleType"))
+    assert (facts.dtype, facts.bumps, facts.is_parameter) == ("CPUComplexDoubleType", 4, None)
 
 
 @pytest.mark.parametrize(
@@ -618,6 +622,30 @@ def test_parameters_that_are_written_by_hand_are_stepped(answer):
     document = answer(text, maml=source)
     assert lines_of(document)[0] == [13]
     assert document["candidates"][0]["confident"]
+
+
+@pytest.mark.parametrize("written", ["average.update_parameters(net)", "torch._foreach_mul_(shifts, 0.9)"])
+def test_another_write_than_the_step_may_be_the_cause(answer, written):
+    """An averaged network and a list of tensors are written, too, by their own functions."""
+    source = dedent(f"""\
+        import torch
+        from torch import nn
+
+        net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+        average = torch.optim.swa_utils.AveragedModel(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(2):
+            goal = average(shifted())
+            net(torch.ones(4, 3)).square().mean().backward()
+            optimizer.step()
+            {written}
+            goal.mean().backward()
+        """)
+    frames = 'Traceback (most recent call last):\n  File "mean.py", line 12, in <module>\n    goal.mean()\n'
+    text = pasted(node="AsStridedBackward0", shape="[3, 1]", version=5, expected=3, frames=frames)
+    document = answer(text, mean=source)
+    assert not document["candidates"][0]["confident"]
+    assert ([11] in lines_of(document)) is written.startswith("average")
 
 
 def test_a_counter_of_an_object_is_no_tensor(answer):

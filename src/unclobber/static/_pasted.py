@@ -20,7 +20,7 @@ _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
     ("second_backward", r"backward through the graph a second time"),
 )
 _NUMBERS = re.compile(
-    r"\[?(?P<dtype>torch\.[\w.]*Tensor)?\s*\[(?P<shape>[\d,\s]*)\]\]?,?\s*"
+    r"\[?(?P<dtype>torch\.[\w.]*Tensor|\w+Type)?\s*\[(?P<shape>[\d,\s]*)\]\]?,?\s*"
     r"(?:which is output (?P<output>\d+) of (?P<node>[\w:]+),?\s*)?is at version\s+(?P<version>\d+)[;,]?\s*"
     r"expected version\s+(?P<expected>\d+)"
 )
@@ -77,7 +77,7 @@ class Pasted:
     def is_parameter(self) -> bool | None:
         """True if the tensor is a parameter; None if the facts don't say."""
         # Its initialisation has written to a parameter, so its version begins at 1.
-        if self.expected is None:
+        if self.expected is None or "Complex" in self.dtype:
             return None
         if self.expected == 0 or re.search("Bool|Byte|Char|Short|Int|Long|sparse", self.dtype):
             return False

@@ -131,7 +131,9 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
             yield "backward", "backward", dotted(func.value) or ast.unparse(func.value), "", 0
         case ast.Call(func=ast.Attribute(attr="broadcast" | "all_reduce" as name), args=[first, *_]):
             yield "broadcast", name, _base(first), "", 1
-        case ast.Call(func=ast.Attribute(attr="load_state_dict" as name) as func):
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if re.fullmatch("_foreach_.*_", name):
+            yield "method", name, _base(first), "", 1
+        case ast.Call(func=ast.Attribute(attr="load_state_dict" | "update_parameters" as name) as func):
             yield "load", name, dotted(func.value), "", 1
         case ast.Call(func=ast.Attribute(attr=name) as func) if name in torch_table().writes_self:
             held, base = dotted(func.value), _base(func.value)
