@@ -50,8 +50,7 @@ def optimizer(call: FollowedCall, *, is_unseen: bool) -> Value:
     """Return an optimizer with the parameters that it was given, whose writes torch may not notice."""
     if "lr_scheduler" in call.full or "swa_utils" in call.full:
         return PLAIN
-    owners = _owners(call.every)
-    return Value("optimizer", grad=Grad.NO, owners=owners, data="unseen" if is_unseen else None)
+    return Value("optimizer", grad=Grad.NO, owners=_owners(call.every), data="unseen" if is_unseen else None)
 
 
 def _owners(values: Iterable[Value]) -> frozenset[str]:  # of all parameters in the values
