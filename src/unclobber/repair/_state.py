@@ -165,11 +165,11 @@ class Walk:
             row.value = repr(thing.get_state().tolist())
             return ()
         if (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
-            # torch takes numbers in native byte order only.
-            if thing.dtype.kind in "biufc" and thing.dtype.byteorder in "=|":
+            try:
                 return [("", torch.from_numpy(thing.copy()))]
-            row.value = repr(thing)
-            return ()
+            except (TypeError, ValueError):  # of `longdouble`, of objects, of another byte order
+                row.value = repr(thing)
+                return ()
         if any(kind is code for code in _CODE) or issubclass(kind, type):
             return self._parts_of_code(thing)
         top = str(kind.__module__).partition(".")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -73,6 +74,9 @@ def _optimizer(momentum):
         (_Thing(h=torch.ones(1)), _Thing(), "x.h"),
         ("a", "b", "x"),
         (torch.eye(2).to_sparse(), (2 * torch.eye(2)).to_sparse(), "x"),
+        (numpy.ones(2), numpy.zeros(2), "x"),
+        (numpy.ones(2, ">f4"), numpy.zeros(2, ">f4"), "x"),
+        (numpy.ones(2, numpy.longdouble), numpy.zeros(2, numpy.longdouble), "x"),
     ],
 )  # fmt: skip
 def test_what_differs(one, other, where):
