@@ -32,6 +32,7 @@ def _changed(**changed):
         ({"how": "exit 1"}, "ending", "it ends otherwise: exit 1 instead of exit "),
         ({"printed": {"stdout": "a\nc\n"}}, "stdout", "line 2 of stdout is 'c' instead of 'b'"),
         ({"printed": {"stdout": "a\n"}}, "stdout", "stdout has another number of lines: 1 instead of 2"),
+        ({"printed": {"stdout": "a\nb"}}, "stdout", r"line 2 of stdout is 'b' instead of 'b\n'"),
         ({"files": {}}, "files", "the file `log` is not written"),
         ({"files": {"/x/log": "2"}}, "files", "the file `log` holds something else"),
         ({"files": {"/x/log": "1", "/x/new": "1"}}, "files", "the file `new` is written"),
@@ -112,9 +113,12 @@ def test_numbers_that_differ_between_two_runs():
     assert not more.slots
 
 
-def test_a_name_of_hexadecimal_digits():
-    """It is no sequence of numbers, even where two of them have their letters in the same order."""
-    first, again = (_changed(printed={"stdout": f"run {name}\n"}) for name in ("44f1e84c7301", "12f3e5c9"))
+@pytest.mark.parametrize(
+    ("first", "again"), [("run 44f1e84c7301", "run 12f3e5c9"), ("step # 5", "step 3 5"), ("step 3", "step #")]
+)
+def test_texts_that_differ_in_more_than_numbers(first, again):
+    """They have no slots: neither a name of hexadecimal digits nor a number sign is a number."""
+    first, again = (_changed(printed={"stdout": f"{line}\n"}) for line in (first, again))
     (found,) = compare_end_states(first, again, Against(""))
     assert not found.slots
 
