@@ -94,7 +94,8 @@ class Recorder:
                 if isinstance(leaf, torch.Tensor) and id(leaf) not in self.leaves:
                     self.leaves[id(leaf)] = leaf, _key(leaf)
             with compat.dispatcher.unseen_by_torch():
-                roots = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
+                tensors = (root for root in call.roots if isinstance(root, torch.Tensor))
+                roots = [root.detach().clone() for root in tensors if not root.is_meta]
                 reached = (id(getattr(node, "variable", None)) for node in nodes)
                 named = set(map(id, call.inputs)) or self.leaves.keys()
                 leaves = [leaf for leaf in reached if leaf in self.leaves and leaf in named]
@@ -146,7 +147,7 @@ def _stop_at_freed(nodes: list[Any]) -> None:
 
 
 def _copy(tensor: Any) -> torch.Tensor | None:
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
         return None
     # On the CPU, because another process compares the records.
     return tensor.detach().to("cpu", copy=True)
@@ -156,11 +157,13 @@ def _key(leaf: torch.Tensor) -> Key:
     """Return the key of a leaf: shape, dtype, and two sums of its current values."""
     with compat.dispatcher.unseen_by_torch():
         values = leaf.detach()
-        if values.layout is not torch.strided or not values.numel():
+        if values.is_meta or values.layout is not torch.strided or not values.numel():
             return (tuple(leaf.shape), str(leaf.dtype))
         # In double precision, because a sum in float16 would overflow.
         wide = values.to(torch.complex128 if values.is_complex() else torch.float64)
-        return (tuple(leaf.shape), str(leaf.dtype), complex(wide.sum()), float(wide.abs().square().sum()))
+        sums = complex(wide.sum()), float(wide.abs().square().sum())
+        # As text, because a NaN does not equal itself.
+        return (tuple(leaf.shape), str(leaf.dtype), repr(sums))
 
 
 def _node_of(root: Any) -> Any:

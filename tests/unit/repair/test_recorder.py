@@ -115,6 +115,39 @@ def test_what_is_not_finite(a, b):
     assert compare(records[a], records[a], 1).why is None
 
 
+@pytest.mark.parametrize("values", [(float("nan"), 1.0), (float("inf"), float("-inf"), 1.0)])
+def test_a_leaf_that_is_not_finite(recording, values):
+    """Its values in another run are equal to it, so that its gradients are compared."""
+
+    def program(factor):
+        leaf = torch.tensor(values, requires_grad=True)
+        return lambda: (leaf * factor)[leaf.isfinite()].sum().backward()
+
+    one, again, other = (recording(program(factor)).records for factor in (2.0, 2.0, 3.0))
+    assert compare(one, again, 1).why is None
+    other[0].roots = one[0].roots
+    assert "another gradient" in compare(one, other, 1).why
+
+
+def test_a_leaf_without_values(recording):
+    """A backward on `meta` computes nothing that could be compared, and ends as without a recorder."""
+
+    def program(factor):
+        def run():
+            leaf = torch.ones(2, device="meta", requires_grad=True)
+            (leaf * leaf).sum().backward()
+            torch.autograd.grad((leaf * leaf).sum(), leaf)
+            _program(factor)()
+
+        return run
+
+    one, again, other = (recording(program(factor)).records for factor in (1.0, 1.0, 2.0))
+    for compared in (compare, compare_moved):
+        found = compared(one, again, 3)
+        assert (found.why, found.gradients) == (None, 2)
+        assert compared(one, other, 3).why is not None
+
+
 def test_results_of_autograd_grad(recording):
     """They are gradients, too."""
 
