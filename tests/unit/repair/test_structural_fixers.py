@@ -520,6 +520,37 @@ def test_a_view_is_taken_out_of_its_block(proposed):
     _only(proposed(inference_mode, "UC204", alone, saved="x[0]"), "import torch\n# it\nrow = x[0]\n")
 
 
+def test_comments_round_a_view_that_is_taken_out_of_its_block(proposed):
+    """None is lost: each goes where its block or the statement above it goes."""
+    text = """
+    import torch
+
+    with torch.no_grad():  # they count
+                           # without gradients
+        if seen:
+            self.count += x.sum()
+            # and no more
+        row = x[0]  # the first one,
+                    # a view
+        self.seen = row.mean()
+    """
+    expected = """
+    import torch
+
+    with torch.no_grad():  # they count
+                           # without gradients
+        if seen:
+            self.count += x.sum()
+            # and no more
+    row = x[0]  # the first one,
+                # a view
+    with torch.no_grad():  # they count
+                           # without gradients
+        self.seen = row.mean()
+    """
+    _only(proposed(inference_mode, "UC204", text, saved="x[0]"), expected)
+
+
 @pytest.mark.parametrize(
     ("last", "inside"), [("return row, self", False), ("return row + 1", True), ("return g(row)", True)]
 )

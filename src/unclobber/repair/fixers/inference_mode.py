@@ -59,7 +59,7 @@ def without_mode(source: Source, function: Function, statement: ast.AST) -> str 
     changes = [_without_decorator(source, mode)]
     for lines in filter(None, (function.body[documented:first], function.body[last + 1 :])):
         start, end = source.line(lines[0]).above, source.line(lines[-1]).end
-        changes.append(Splice(start, end, _under(source, lines, header, own.indent)))
+        changes.append(Splice(start, end, _under(source, lines, end, header, own.indent)))
     return source.edited(*changes)
 
 
@@ -88,22 +88,25 @@ def out_of_block(source: Source, statement: ast.AST) -> str | None:
     mode = block.items[0].context_expr
     if own.in_header or not modes_in(mode):
         return None
-    header = f"with {source.code(mode)}:"
+    # A comment indented further than the line below it belongs to what stands above it.
+    header = source.text[source.start(block) : source.line(block.body[0]).above].rstrip()
     first, last = (block.body.index(own.statements[n]) for n in (0, -1))
-    parts = (block.body[:first], block.body[last + 1 :])
-    before, after = (_under(source, lines, header, outer.indent) for lines in parts)
-    taken = source.moved(own.above, own.end, outer.indent)
+    lines, below = block.body[:first], block.body[last + 1 :]
+    end = source.line(below[0]).above if below else own.end
+    before = _under(source, lines, own.above, header, outer.indent)
+    taken = source.moved(own.above, end, outer.indent)
+    after = _under(source, below, outer.end, header, outer.indent)
     return source.edited(Splice(outer.start, outer.end, before + taken + after))
 
 
-def _under(source: Source, lines: Sequence[ast.stmt], header: str, indent: str) -> str:
+def _under(source: Source, lines: Sequence[ast.stmt], end: int, header: str, indent: str) -> str:
     """Return statements in one ``with`` block, or as they are if none of them computes anything."""
     if not lines:
         return ""
-    first, last = source.line(lines[0]), source.line(lines[-1])
+    first = source.line(lines[0])
     if all(map(_is_idle, lines)):
-        return source.moved(first.above, last.end, indent)
-    inside = source.moved(first.start, last.end, indent + source.unit)
+        return source.moved(first.above, end, indent)
+    inside = source.moved(first.start, end, indent + source.unit)
     return f"{source.moved(first.above, first.start, indent)}{indent}{header}{source.newline}{inside}"
 
 
