@@ -170,6 +170,7 @@ def test_a_call_for_its_effect_keeps_its_argument(proposed):
     [
         ("y = 1; x[0] = 0; z = 2  # c\n", "y = 1; x = x.clone(); x[0] = 0; z = 2  # c\n"),
         ("y = 1; x[0] = 0\n", "y = 1; x = x.clone(); x[0] = 0\n"),
+        ("y = 1; x[0]: float = 0\n", "y = 1; x = x.clone(); x[0]: float = 0\n"),
         ("if y: x[0] = 0\n", "if y: x = x.clone(); x[0] = 0\n"),
     ],
 )

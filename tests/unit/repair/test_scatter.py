@@ -32,6 +32,7 @@ MASKED = ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]
         ("x[2:4] += v", ["x = x.slice_scatter(x[2:4] + v, 0, 2, 4)"]),
         ("x[rows, columns] = v", ["x = x.index_put((rows, columns), v)"]),
         ("x[0] += v", ["x = x.select_scatter(x[0] + v, 0, 0)"]),
+        ("x[0]: Tensor = v", ["x = x.select_scatter(v, 0, 0)"]),
     ],
 )
 def test_before_and_after(statement, expected):
@@ -39,7 +40,7 @@ def test_before_and_after(statement, expected):
     assert _lines(statement) == expected
 
 
-@pytest.mark.parametrize("statement", ["x = v", "x += v", "x[0].add_(v)", "f(x)"])
+@pytest.mark.parametrize("statement", ["x = v", "x += v", "x[0].add_(v)", "f(x)", "x[0]: Tensor"])
 def test_nothing_to_do(statement):
     """Only assignments to parts."""
     assert _lines(statement) == []

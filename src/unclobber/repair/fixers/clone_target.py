@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, arguments_of, is_place, root_place, walk
+from .._syntax import Source, arguments_of, is_place, root_place, targets_of, walk
 from ..project import Project
 from ._aliases import can_bind, shared_name
 from ._blocks import fills
@@ -43,11 +43,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def targets(source: Source, statement: ast.AST) -> list[ast.expr]:
     """Return the names that hold the tensors which a statement writes to."""
-    written: list[ast.expr] = []
-    if isinstance(statement, ast.AugAssign):
-        written.append(statement.target)
-    if isinstance(statement, ast.Assign):
-        written += [target for target in statement.targets if isinstance(target, ast.Subscript)]
+    kind = ast.expr if isinstance(statement, ast.AugAssign) else ast.Subscript
+    written = [target for target in targets_of(statement) if isinstance(target, kind)]
     calls = (in_place(node, source) for node in walk(statement))
     written += [call.target for call in calls if call is not None]
     unique: dict[str, ast.expr] = {}

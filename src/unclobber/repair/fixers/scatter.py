@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import For, Source, is_constant, is_name, is_place, names_in, single_target
+from .._syntax import For, Source, is_constant, is_name, is_place, names_in, targets_of
 from ..project import Project
 from ._aliases import can_bind, shared_name
 from ._blocks import assigned_to, fills
@@ -82,7 +82,9 @@ def rewrites(
 
 
 def _part(statement: ast.AST) -> ast.Subscript | None:
-    target = statement.target if isinstance(statement, ast.AugAssign) else single_target(statement)
+    # `x[0]: Tensor` writes nothing
+    targets = targets_of(statement) if getattr(statement, "value", None) else []
+    target = targets[0] if len(targets) == 1 else None
     return target if isinstance(target, ast.Subscript) and not is_constant(target.slice, ...) else None
 
 
