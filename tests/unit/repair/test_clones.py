@@ -209,6 +209,14 @@ def test_the_weight_of_a_linear_layer_is_copied_alone(proposed):
     assert first == text.replace("net.fc(x)", called)
 
 
+def test_no_weight_is_copied_alone_where_torch_has_no_name(proposed):
+    """The file imports ``nn`` alone, so that ``torch.nn.functional`` can't be called."""
+    text = "from torch import nn\ny = net.fc(x)\nopt.step()\n"
+    facts = {"name": "net.fc.weight", "expression": "net.fc.weight"}
+    below = (Frame("linear.py", 134, "Linear.forward", library=True),)
+    assert proposed(clone_parameters, "UC101", text, saved="net.fc(x)", facts=facts, below=below) == []
+
+
 def test_parameters_are_copied_for_all_calls_that_a_loss_may_need(proposed):
     """Features of real and of generated data are matched: a step between would change both graphs."""
     text = "import torch\nr = critic(real)\nf = critic(fake)\nopt.step()\n"

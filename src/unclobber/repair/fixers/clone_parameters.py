@@ -28,7 +28,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         return
     for site, (path, source, statement) in saved_statements(finding, project):
         is_linear = any(frame.function == "Linear.forward" for frame in site.below)
-        for call in walk(statement) if is_linear else ():
+        for call in walk(statement) if is_linear and source.torch_name else ():
             module = source.code(call.func) if isinstance(call, ast.Call) and len(call.args) == 1 else ""
             weight = f"{module}.weight"
             if isinstance(call, ast.Call) and weight == finding.saved.expression:
