@@ -112,6 +112,55 @@ def test_set_up_apart_from_forward():
     assert watched(marked, strict=True).findings == ()
 
 
+TWO_PARTS = """\
+    class Parts(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            WRITES
+            return a.sum() * 0
+        @staticmethod
+        def backward(ctx, g):
+            return None, None
+"""
+READ_PARTS = {
+    "the first": ("a.mul_(3)  # write", "h", "h[:2]"),
+    "the second": ("b.mul_(3)  # write", "h", "h[2:]"),
+    "the second, and only it is read": ("b.mul_(3)  # write", "h[2:]", "h[2:]"),
+    "both, and only the second is read": ("a.mul_(3); b.mul_(3)  # write", "h[2:]", "h[2:]"),
+    "by a constant the first, and both are read": ("a.add_(1)\n            b.mul_(3)  # write", "h", "h[2:]"),
+}
+
+
+@pytest.mark.parametrize(("writes", "read", "named"), READ_PARTS.values(), ids=READ_PARTS)
+def test_the_overwritten_one_of_two_parts_of_one_memory_is_named(writes, read, named):
+    """Of two inputs that are views of one tensor, the one that was overwritten and read again is reported."""
+    body = f"Parts.apply(h[:2], h[2:])  # saved\n    z = {read}.sum()"
+    program = written(body, TWO_PARTS.replace("WRITES", writes))
+    told = watched(program)
+    assert_told(program, told, "UC103")
+    assert told.findings[0].saved.expression == named
+
+
+UNREAD_PARTS = {
+    "the other": ("b.mul_(3)", "h[:2]"),
+    "the one that a constant was added to": ("a.add_(1); b.mul_(3)", "h[:2]"),
+}
+
+
+@pytest.mark.parametrize(("writes", "read"), UNREAD_PARTS.values(), ids=UNREAD_PARTS)
+def test_a_part_with_a_right_gradient_is_no_finding(writes, read):
+    """Only the other part's gradient is wrong, and the program doesn't ask for it."""
+    body = f"Parts.apply(h[:2], h[2:])\n    z = {read}.sum()"
+    assert watched(written(body, TWO_PARTS.replace("WRITES", writes)), strict=True).findings == ()
+
+
+def test_an_input_that_is_given_twice_is_reported_once():
+    """One memory under two arguments is one conflict."""
+    program = written("Parts.apply(h, h)  # saved\n    z = h.sum()", TWO_PARTS.replace("WRITES", "a.mul_(3)"))
+    (finding,) = watched(program).findings
+    assert finding.times == 1
+
+
 def test_the_story_says_which_argument_and_what_to_write():
     program = written("Scale.apply(h)  # saved\n    z = h.sum()")
     (finding,) = watched(program).findings

@@ -238,9 +238,8 @@ def _run_shared(
     if not log.writes:
         return result
     for gradient, certain in shared:
-        writes = [write for write in log.writes if write.key == compat.tensors.storage_key(gradient)]
-        before = next((write.before for write in writes if write.before is not None), None)
-        if before is None:
+        before, writes = log.before(gradient), log.writes_to(gradient)
+        if before is None or not writes:
             continue
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             unchanged = torch.equal(gradient, before)

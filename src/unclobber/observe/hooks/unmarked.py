@@ -102,17 +102,17 @@ def note(
     """Remember the inputs that a ``forward`` has overwritten without marking them."""
     operator = compat.compilers.operator_of(function)
     marked = {plain_key_or_none(given) for given in dirty if any(given is arg for arg in args)}
+    noted: list[torch.Tensor] = []
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
             continue
-        key = plain_key_or_none(tensor)
-        writes = [write for write in log.writes if write.key == key]
-        if not writes or key in marked or all(write.shifts for write in writes):
+        writes = log.writes_to(tensor)
+        if plain_key_or_none(tensor) in marked or all(write.shifts for write in writes):
             continue
-        marked.add(key)  # one finding for one memory
-        where = _where(tensor, writes[0].before)
-        if where is None:
+        where = _where(tensor, log.before(tensor))
+        if where is None or any(same_memory(tensor, other) for other in noted):
             continue
+        noted.append(tensor)
         report = partial(
             conflicts.input_overwritten,
             operator or function.__name__,

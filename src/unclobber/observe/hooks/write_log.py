@@ -13,6 +13,7 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
+from ..record import Region, region_of
 from ..record.content import plain_key_or_none
 from ..record.saved import same_memory
 from . import kernels
@@ -25,8 +26,8 @@ class FollowedWrite(NamedTuple):
     key: int  # key of the storage
     operation: str
     stack: Stack
-    before: torch.Tensor | None
-    """The followed tensor's old value, at the first write and if its copy was requested."""
+    region: Region | None
+    """The bytes that were written; None if unknown."""
     shifts: bool = False
     """Whether its derivative by the old value is 1: a constant was added, or the same put back."""
 
@@ -36,15 +37,16 @@ class WriteLog:
 
     Args:
         values: The tensors among these are followed. They must live as long as the block.
-        keep: Called just before a tensor's first write; returns whether to copy it.
+        keep: Called with a tensor just before the first write to its storage; returns whether to copy it.
     """
 
-    __slots__ = ("_keep", "_settled", "values", "writes")
+    __slots__ = ("_copies", "_keep", "_settled", "values", "writes")
 
     def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool]) -> None:
         self.writes: list[FollowedWrite] = []
         self.values = values
         self._keep = keep
+        self._copies: dict[int, torch.Tensor] = {}  # by identity of the followed tensor
         self._settled: set[int] = set()  # storages that have been written to, or were given to `leave`
 
     def __enter__(self) -> WriteLog:
@@ -58,17 +60,29 @@ class WriteLog:
         tensors = (value for value in self.values if isinstance(value, torch.Tensor))
         return [tensor for tensor in tensors if compat.tensors.storage_key_or_none(tensor) == key]
 
-    def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
-        """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
-        before = None
-        if key not in self._settled:
-            self._settled.add(key)
+    def note(self, tensors: list[torch.Tensor], write: FollowedWrite) -> None:
+        """Log a write that is about to happen to the storage of ``tensors``, all that are followed there."""
+        if write.key not in self._settled:
+            self._settled.add(write.key)
             for tensor in tensors:
-                if self._keep(tensor) and compat.tensors.is_plain(tensor):
+                if id(tensor) not in self._copies and self._keep(tensor) and compat.tensors.is_plain(tensor):
                     with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-                        before = tensor.clone()
-                    break
-        self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
+                        self._copies[id(tensor)] = tensor.clone()
+        self.writes.append(write)
+
+    def before(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return what a followed tensor held before the first write to its storage; None if not copied."""
+        return self._copies.get(id(tensor))
+
+    def writes_to(self, tensor: torch.Tensor) -> list[FollowedWrite]:
+        """Return the writes to elements of a tensor, not those to other elements of its storage."""
+        key = plain_key_or_none(tensor)
+        region = None if key is None else region_of(tensor)
+        return [
+            write
+            for write in self.writes
+            if write.key == key and (region is None or write.region is None or write.region.overlaps(region))
+        ]
 
     def leave(self, tensors: Iterable[torch.Tensor]) -> None:  # later writes are still logged
         for tensor in tensors:
@@ -91,12 +105,14 @@ class _Follower(Listener):
         key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
-        stack: Stack | None = None
+        write: FollowedWrite | None = None
         # A custom Function's call that the native core observes makes its log only here.
         for log in [getattr(call, "log", call) for call in self.watched]:
             if tensors := log.following(key):
-                stack = stack or of_program()
-                log.note(key, tensors, operation, stack, _shifts(operation, args))
+                if write is None:
+                    region = region_of(tensor) if compat.tensors.is_plain(tensor) else None
+                    write = FollowedWrite(key, operation, of_program(), region, _shifts(operation, args))
+                log.note(tensors, write)
 
 
 def _shifts(operation: str, args: tuple[Any, ...]) -> bool:

@@ -31,7 +31,7 @@ enum Part {
   kSet,           // set(forward, ctx, name, value)
   kNote,          // note(forward, result)
   kLog,           // log(arguments): a WriteLog
-  kWrite,         // write(key, operation, stack, before, shifts): one of its writes
+  kWrite,         // write(key, operation, stack, region, shifts): one of its writes
   kNoSetup,       // `setup_context` of a Function that has none
   kIgnored,       // names of attributes of a ctx
   kAtoms,         // types in which no tensor can lie
