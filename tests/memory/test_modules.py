@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pytest
 import torch
 from models import blocks, step
 from torch import nn
@@ -97,6 +100,53 @@ def test_gradients_are_put_back():
     before = [parameter.grad.clone() for parameter in model.parameters()]
     unclobber.memory(step, model, data)
     assert all(torch.equal(a, b.grad) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def no_backward(model, data):
+    model(data)
+
+
+def a_part_first(model, data):
+    model[0](data)
+    model(data).sum().backward()
+
+
+def two_backwards(model, data):
+    for _ in range(2):
+        model(data).sum().backward()
+
+
+def an_error(model, data):
+    model(data).sum().backward()
+    model(data)
+    raise ValueError
+
+
+@pytest.mark.parametrize("backwards", [1, 2])
+@pytest.mark.parametrize(
+    "ran", [no_backward, a_part_first, two_backwards, an_error], ids=lambda ran: ran.__name__
+)
+def test_buffers_gradients_and_generators_are_put_back_however_the_step_ends(ran, backwards):
+    """A step may call no backward, or fewer than wanted, or raise; its module is then as it was before."""
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Dropout())
+    model(torch.randn(8, 3)).sum().backward()
+    before = [
+        tensor.clone() for tensor in (*model.buffers(), *(weight.grad for weight in model.parameters()))
+    ]
+    drawn = torch.get_rng_state()
+    with contextlib.suppress(ValueError):
+        unclobber.memory(ran, model, torch.ones(8, 3), backwards=backwards)
+    after = [*model.buffers(), *(weight.grad for weight in model.parameters())]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+@pytest.mark.parametrize("backwards", [0, -1])
+def test_the_number_of_a_backward_is_positive(backwards):
+    with pytest.raises(
+        unclobber.UnclobberError, match=f"the first backward is number 1, and not {backwards}"
+    ):
+        unclobber.memory(step, *blocks(), backwards=backwards)
 
 
 def test_what_notebooks_and_rich_show():

@@ -369,6 +369,14 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         trace = self.trace
         roots = [out for out in call.roots if isinstance(out, Tensor)]
         leaves, graph = self._name_saves(roots)
+        if self.put_back:
+            known = {id(leaf) for leaf, _ in self._gradients}
+            self._gradients += [
+                # A copy, because backward adds to a gradient in place.
+                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0])
+                for leaf in leaves
+                if id(leaf) not in known
+            ]
         if trace.backwards + 1 == self.step:
             trace.backward_began, trace.retained = trace.tick, call.keeps_graph
             trace.differentiable = call.creates_graph
@@ -377,10 +385,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 trace.roots = len(roots)
             if self._names_wanted:
                 trace.names = held_names(self._number_of, graph)
-            if self.put_back:
-                # Copies, because backward adds to a gradient in place.
-                before = [None if leaf.grad is None else self._copies([leaf.grad])[0] for leaf in leaves]
-                self._gradients = list(zip(leaves, before, strict=True))
         self._depth += 1
         return leaves
 
@@ -408,11 +412,13 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             raise EnoughError
 
     def give_back(self) -> None:
+        """Restore the gradients and buffers that are known, as they were before the recording."""
         with self.unseen(), torch.no_grad():
             for leaf, gradient in self._gradients:
                 # A clone, because the next run adds to it and must begin with the same value again.
                 leaf.grad = None if gradient is None else gradient.clone()
-            for buffer, before in self._statistics:
+            # The first copy last, because a module may have been called alone before one that holds it.
+            for buffer, before in reversed(self._statistics):
                 buffer.copy_(before)
 
     def _buffers(self) -> list[Tensor]:

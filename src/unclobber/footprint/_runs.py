@@ -47,7 +47,7 @@ def memory(
     Returns:
         The recorded step, up to the end of ``step`` if it calls backward less often.
     Raises:
-        UnclobberError: ``try_changes`` with ``fake``, or with ``backwards`` above 1.
+        UnclobberError: ``try_changes`` with ``fake``, or with ``backwards`` above 1; ``backwards`` below 1.
         Exception: Any that ``step`` raises itself.
     Example:
         >>> def step():
@@ -56,18 +56,12 @@ def memory(
         >>> [(kept.bytes, kept.roles[0].role) for kept in memory(step).kept]
         [(4000, 'result')]
     """
+    if backwards < 1:
+        raise UnclobberError(f"backwards: the first backward is number 1, and not {backwards}")
     if try_changes and (fake or backwards > 1):
         raise UnclobberError("try_changes compares the gradients of one step on real tensors")
     restore_randomness = _randomness()
     recorder = MemoryRecorder(backwards, put_back=True, keep_results=try_changes, names=True)
-    with _tensors(fake), recorder:
-        with contextlib.suppress(EnoughError):
-            step(*args, **kwargs)
-    trace = recorder.trace
-    report = analyse(trace, command=(), fake=fake, step=backwards)
-    if not try_changes:
-        restore_randomness()
-        return advise.advised(trace, report)
 
     def run() -> str | None:
         """Run ``step`` with a change in it; return the reason why it failed, or None."""
@@ -84,6 +78,12 @@ def memory(
         recorder.give_back()
 
     try:
+        with _tensors(fake), recorder, contextlib.suppress(EnoughError):
+            step(*args, **kwargs)
+        trace = recorder.trace
+        report = analyse(trace, command=(), fake=fake, step=backwards)
+        if not try_changes:
+            return advise.advised(trace, report)
         return advise.advised(trace, report, Attempts(run, restore, trace, backwards))
     finally:
         restore()
