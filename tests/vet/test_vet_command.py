@@ -62,6 +62,12 @@ def leaves():
     return Leaves(), torch.ones(2, 4)
 
 
+def uncopied():
+    module = Net()
+    module.steps = (step for step in range(3))
+    return module, torch.ones(2, 4)
+
+
 def inputs(module):
     return {"x": torch.ones(3, module.layer.in_features)}
 
@@ -218,6 +224,7 @@ def test_arguments_come_from_the_target_a_file_or_a_function(vet):
         (("model.py:Net", "--way", "lroa"), "there is no way 'lroa'"),
         (("--list", "--format", "json"), "--list is for the text format. Leave --format json out."),
         (("model.py:leaves", "--way", "plain"), "can't be trained at all: ValueError: no"),
+        (("model.py:uncopied", *ways("plain", "leaf")), "Net can't be copied, so no run could start afresh"),
         (("model.py:Leaves",), "no inputs are known for model.py:Leaves: the last of"),
     ],
 )
@@ -248,6 +255,15 @@ def test_a_process_with_threads_is_not_forked_and_loads_the_target_itself(folder
     target = Target("model.py:Net")
     (result,) = run_ways(target, target.load(), ["leaf"], jobs=1, limit=100)
     assert (result.verdict, result.line.line) == ("refused", 17)
+
+
+def test_a_process_that_loads_the_target_itself_sends_its_error(folder, monkeypatch):
+    """A module that can't be copied is a wrong target, and no crash of each way."""
+    monkeypatch.setattr("unclobber.vetting._processes.can_fork", lambda: False)
+    monkeypatch.chdir(folder)
+    target = Target("model.py:uncopied")
+    with pytest.raises(unclobber.UnclobberError, match="Net can't be copied"):
+        run_ways(target, target.load(), ["plain", "leaf"], jobs=1, limit=100)
 
 
 def test_forks_are_safe_only_without_threads(monkeypatch):

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from ..model import UnclobberError
 from ..session import Session
 from ._case import Case
 from ._judge import judge
@@ -68,6 +69,8 @@ def run_ways(
         jobs: Number of processes at a time.
         limit: Seconds for each way.
         on_step: Called with each way that starts and the number of those that ended.
+    Raises:
+        UnclobberError: The target can't be used at all, such as a module that can't be copied.
     """
     if can_fork():
         _warm_up(ways)
@@ -113,29 +116,38 @@ def _started(context: Any, target: Target, case: Case, way: str, log: str) -> tu
 
 
 def _judge_in_child(target: Target, case: Case | None, way: str, sender: Connection, log: str) -> None:
-    """Judge one way, send the result and end the process at once."""
+    """Judge one way, send the result or the target's error and end the process at once."""
     # What the module prints would mix with the report.
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
     torch.set_num_threads(1)
-    sender.send(judge(way, target.load() if case is None else case))
+    try:
+        answer: WayResult | UnclobberError = judge(way, target.load() if case is None else case)
+    except UnclobberError as error:
+        answer = error
+    sender.send(answer)
     sender.close()
     _run_finalizers()  # else Python warns of semaphores: torch's compiler makes one if transformers is loaded
     os._exit(0)  # taking torch apart takes longer than most ways
 
 
 def _ended(running: _Running, connection: Connection | None, limit: float) -> WayResult:
-    """Return the result of a process that has answered or died, or kill one whose time is over."""
+    """Return the result of a process that has answered or died, or kill one whose time is over.
+
+    Raise the UnclobberError that it has answered with, if the target can't be used at all.
+    """
     process, seconds = running.process, time.monotonic() - running.started
     if connection is None:
         process.kill()
         process.join()
         return WayResult(running.way, "time limit", f"it ran for more than {limit:g} s", seconds=seconds)
     try:
-        result: WayResult = connection.recv()
+        answer: WayResult | UnclobberError = connection.recv()
         process.join()
-        return result
+        if isinstance(answer, UnclobberError):
+            raise answer
+        return answer
     except EOFError:
         process.join()
     code = process.exitcode or 0
