@@ -208,6 +208,7 @@ def test_where_no_gradient_is_wrong_nothing_is_said(body, policy):
 
 HARMLESS_FORWARDS = {
     "a constant is added": "x.add_(1)\n            return x",
+    "noise is added": "x.add_(torch.rand_like(x))\n            return x",
     "to some elements": "x[1:] += 1\n            return x",
     "what was there is put back": "y = x * 3; x.mul_(2); x.div_(2)\n            return y",
     "marked": "x.mul_(3); ctx.mark_dirty(x)\n            return x",
