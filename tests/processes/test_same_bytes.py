@@ -73,12 +73,12 @@ print(w.grad)
 QUICK = [
     ["check", "--all", "--format", "json", "."],
     ["fix", "--no-run", "several.py", "agent.py"],
-    ["rules", "exp", "nn.Linear"],
     ["run", "--format", "json", "agent.py"],
-    ["run", "--guard", "silent.py"],
     ["memory", "silent.py"],
 ]
 SLOW = [
+    ["rules", "exp", "nn.Linear"],
+    ["run", "--guard", "silent.py"],
     *(["check", "--all", "--format", form, "."] for form in ("text", "sarif", "github", "html")),
     *(["run", "--format", form, "agent.py"] for form in ("text", "sarif", "github", "html")),
     ["check", "--statistics", "."],

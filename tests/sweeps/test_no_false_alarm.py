@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 
 import pytest
-from databases import DIFFERENTIABLE, MODULES, Result, difference, op_name, run_module, run_op, twentieth
+from databases import DIFFERENTIABLE, MODULES, Result, difference, fortieth, op_name, run_module, run_op
 from torch.autograd.graph import saved_tensors_hooks
 
 import unclobber
@@ -36,14 +36,14 @@ def _varies(run: Callable[[], Result], plain: Result, times: int) -> bool:
     return any(difference(plain, run()) is not None for _ in range(times))
 
 
-@pytest.mark.parametrize("op", twentieth(DIFFERENTIABLE, op_name))
+@pytest.mark.parametrize("op", fortieth(DIFFERENTIABLE, op_name))
 def test_operation(op):
     """The same bits forward and backward, and nothing to say."""
     assert changed_by(lambda: run_op(op)) is None
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-@pytest.mark.parametrize("info", twentieth(MODULES, lambda info: info.module_cls.__name__))
+@pytest.mark.parametrize("info", fortieth(MODULES, lambda info: info.module_cls.__name__))
 def test_module(info, training):
     """The same for modules, running statistics and dropout included."""
     assert changed_by(lambda: run_module(info, training)) is None
