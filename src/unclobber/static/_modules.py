@@ -111,11 +111,8 @@ def network_result(run: FileRun, state: FlowState, module: Value, given: Given) 
 def _has_weights(run: FileRun, module: Value, depth: int = 0) -> bool:
     """Return whether a network surely has parameters: `TC` of FingerRec's repository only moves its input."""
     parts = class_attributes(run, module.data).values() if depth < 4 else ()
-    layers = [
-        torch_table().modules.get(part.data.kind)
-        for part in parts
-        if part.kind == "module" and part.data.kind
-    ]
+    kinds = {part.data.kind for part in parts if part.kind == "module" and part.data.kind}
+    layers = [torch_table().modules.get(kind) for kind in kinds]
     of_torch = any(facts is None or facts.parameters for facts in layers)  # None: of a container
     inner = any(_has_weights(run, part, depth + 1) for part in parts if part.kind == "object")
     return run.trains(module.name) or inner or of_torch or any(part.leaf for part in parts)
@@ -138,9 +135,8 @@ def _apply_known(run: FileRun, state: FlowState, module: Value, facts: ModuleFac
     values, _, node = given
     first, span = values[0], run.span(node)
     trained = facts.parameters and not run.in_frozen
-    tensors = [value for value in values if value.may_be_tensor]
-    grad = Grad.YES if trained else max((tensor.grad for tensor in tensors), default=Grad.NO)
-    grad = Grad.NO if state.mode else grad
+    grad = max((value.grad for value in values if value.may_be_tensor), default=Grad.NO)
+    grad = Grad.NO if state.mode else Grad.YES if trained else grad
     # A recurrent module takes a packed sequence, too, and returns one (`rnn.py` of translate).
     if first.may_be_tensor and data.kind not in RECURRENT:
         state.sure.update(*(value.places for value in (values if facts.others else [first])))
