@@ -1066,3 +1066,15 @@ def test_gradients_of_a_leaf(wanted, count):
     found = torch.autograd.grad(loss, {wanted})
     """
     assert len(found_in(body)) == count
+
+
+@pytest.mark.parametrize(("kept", "count"), [("None, True", 0), ("None, False", 1), ("", 1)])
+def test_a_graph_that_is_kept_by_position(kept, count):
+    """The second argument of a backward says so, too."""
+    body = f"""
+    w = torch.ones(3, requires_grad=True)
+    loss = w.exp().sum()
+    loss.backward({kept})
+    loss.backward()
+    """
+    assert len(found_in(body)) == count

@@ -295,6 +295,8 @@ class Scale(torch.autograd.Function):
     ("return x * 2", "return grad * 2", []),
     ("x.mul_(2)\n        return x", "return grad * 2", [("UC103", "medium", "x.mul_(2)")]),
     ("x.mul_(2).round_()\n        return x", "return grad * 2", [("UC103", "medium", "x.mul_(2).round_()")]),
+    ("x: torch.Tensor = x.clone()\n        x.mul_(2)\n        return x", "return grad * 2", []),
+    ("(x := x.clone()).mul_(2)\n        x.add_(1)\n        return x", "return grad * 2", []),
     ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x", "return grad * 2", []),
     ("ctx.mark_dirty(x)\n        return x.mul_(2).add_(1)", "return grad * 2", []),
     ("ctx.mark_dirty(x)\n        y = x.mul_(2)\n        return y, 1", "return grad * 2", []),
@@ -316,6 +318,21 @@ class Scale(torch.autograd.Function):
 def test_custom_functions(forward, backward, expected):
     """`check` follows what a custom Function saves and writes."""
     assert found_in(FUNCTION.format(forward=forward, backward=backward)) == expected
+
+
+@pytest.mark.parametrize("around", ["if torch:", "with torch.device('cpu'):", "for _ in range(1):"])
+def test_functions_inside_of_a_statement_of_the_top(around):
+    """They are followed as those of the top itself, but not those of a loop."""
+    body = f"""
+    {around}
+        class Net(nn.Module):
+            def forward(self, x):
+                y = torch.relu(x * 2)
+                y += 1
+                return y
+    """
+    expected = [] if around.startswith("for") else ["y += 1"]
+    assert [where for *_, where in found_in(body)] == expected
 
 
 def test_on_request():

@@ -30,8 +30,9 @@ class FunctionRules:
         self.values = [
             (part.id, assignment.value)
             for assignment in self.nodes
-            if isinstance(assignment, ast.Assign)
-            for part in (part for target in assignment.targets for part in ast.walk(target))
+            if isinstance(assignment, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
+            for target in getattr(assignment, "targets", [getattr(assignment, "target", assignment)])
+            for part in ast.walk(target)
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)  # `y[i] = 0` only reads `y`
         ]
         self.saved = {name for name, value in self.values if _is_saved(value)}
@@ -121,5 +122,5 @@ def _itself(node: ast.expr | None) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _is_saved(value: ast.expr) -> bool:
+def _is_saved(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Attribute) and value.attr == "saved_tensors"

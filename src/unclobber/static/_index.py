@@ -214,12 +214,12 @@ def _fields(kind: type) -> list[str]:  # of a node that may hold others; none of
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a file's top, including those in its ``if`` and ``try``."""
+    """Yield the statements of a file's top, including those in its ``if``, ``try`` and ``with``."""
     for statement in body:
         yield statement
-        if isinstance(statement, (ast.If, ast.Try)):
+        if isinstance(statement, (ast.If, ast.Try, ast.With)):
             yield from _top(statement.body)
-            yield from _top(statement.orelse)
+            yield from _top(getattr(statement, "orelse", []))
         for handler in getattr(statement, "handlers", ()):
             yield from _top(handler.body)
 

@@ -37,7 +37,8 @@ def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("tensor unknown", "backward")
 def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Apply a backward; a loss whose graph it keeps is a use of whatever weights the graph has."""
-    loss, retain = call.receiver, call.retains_graph or len(call.values) > 1
+    loss, kept = call.receiver, [value.data for value in call.values[1:2]]
+    retain = call.retains_graph or any(data not in (Constant(False), Constant(None)) for data in kept)
     is_loss = call.first.may_be_tensor and "loss" in unparsed(call.node).rpartition(".backward(")[2].lower()
     if is_loss and loss.kind == "unknown" and not (loss.may or loss.graph):
         loss, retain = call.first, call.retains_graph  # an accelerator's, not `feature.backward(gradient)`
