@@ -55,23 +55,33 @@ def test_the_element_is_bound_anew(before, after):
 )
 def test_the_list_or_dict_is_built_anew(loop, body, after):
     """The loop becomes a comprehension, and the container is a new one."""
-    [(text, _, gone)] = rebuilt(*marked(f"{loop}:\n    {body}  # <-\n"))
-    assert text == f"{after}\n"
+    use = "print(ps, fast)\n"
+    [(text, _, gone)] = rebuilt(*marked(f"{loop}:\n    {body}  # <-\n{use}"))
+    assert text == f"{after}\n{use}"
     assert gone <= {"p", "g", "k", "v", "i"}
+
+
+@pytest.mark.parametrize(("made", "count"), [(("list", 1), 1), (("parts", 2), 0)], ids=["a list", "a tensor"])
+def test_a_tensor_that_a_loop_goes_over_becomes_no_list(proposed, made, count):
+    """The loop made the views itself, by going over a tensor."""
+    text = "parts = list(h)\nfor p in parts:\n    p *= 2\nprint(parts)\n"
+    assert len(proposed(rebind_element, "UC203", text, saved=made, write="p *= 2")) == count
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "for p in ps:\n    p -= 1  # <-\n    print(p)\n",
-        "for p in ps:\n    p -= 1  # <-\nprint(p)\n",
+        "for p in ps:\n    p -= 1  # <-\n    print(p)\nprint(ps)\n",
+        "for p in ps:\n    p -= 1  # <-\nprint(p, ps)\n",
         "for p in net.parameters():\n    p -= 1  # <-\n",
-        "for p in ps:\n    q -= 1  # <-\n",
+        "for p in ps:\n    q -= 1  # <-\nprint(ps)\n",
+        "def f(*ps):\n    for p in ps:\n        p -= 1  # <-\nprint(ps)\n",
     ],
-    ids=["more in the loop", "read later", "no place", "another tensor"],
+    ids=["more in the loop", "read later", "no place", "another tensor", "never read again"],
 )
 def test_not_built_anew(text):
-    """The loop does more, its variable is read later, or its elements are not what is written."""
+    """The loop does more, its variable is read later, its elements are not what is written, or only other
+    holders of them see the write."""
     assert not list(rebuilt(*marked(text)))
 
 

@@ -14,7 +14,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Comprehension, Source, flat, is_constant, is_name, is_place, method_call, names_in, walk
 from ..project import Project
-from ._aliases import shared_name, side_by_side
+from ._aliases import read_later, shared_name, side_by_side
 from ._fresh import is_container
 from ._inplace import written_by
 from ._sites import write_statements
@@ -24,9 +24,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements with a new tensor in the element, or a new list or dict."""
     if finding.code == "UC301":
         return
+    made = finding.saved.site if finding.code == "UC203" and finding.saved is not None else None
     for _, (path, source, statement) in write_statements(finding, project):
         for text, name, gone in rebuilt(source, statement):
-            yield Candidate(f"build a new `{name}`", {path: text}, shared_name=name, unbinds=gone)
+            # A loop that makes views goes over a tensor, which would become a list.
+            if made is None or made.line != getattr(source.parents[statement], "lineno", None):
+                yield Candidate(f"build a new `{name}`", {path: text}, shared_name=name, unbinds=gone)
         for text, element in rewrites(source, statement):
             title = f"put a new tensor in the place of `{source.code(element)}`"
             held = shared_name(source, statement, element)
@@ -60,7 +63,8 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
         container, element = items or values or iterable, place
         if items is not None and isinstance(place, ast.Tuple) and len(place.elts) == 2:
             element = place.elts[1]
-        if not is_place(container) or source.code(element) != source.code(target):
+        is_written = is_place(container) and source.code(element) == source.code(target)
+        if not is_written or not read_later(source, loop, container):
             continue
         name = source.code(container)
         each = f"for {source.code(loop.target)} in {source.code(loop.iter)}"
