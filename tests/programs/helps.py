@@ -427,6 +427,10 @@ HELPED = [
             Help.INDEX_VIEWS: "for part in h: => for i in range(4):\n    part = h[i]"}),
     Helped("a loop's view, written alone", W + "h = w * 1\nfor part in h:\n    part *= 2\nh.exp().sum().backward()\n",
            {Help.INDEX_VIEWS: "for part in h: => for i in range(4):\n    part = h[i]"}),
+    Helped("a view in a list, written by the loop's name", W + "first, *rest = torch.split(torch.ones(4).exp(), 1)\n"
+           "for part in rest:\n    part *= w[0]\ntorch.cat([first, *rest]).exp().sum().backward()\n",
+           {Help.COPY_OF_VIEWS: "for part => rest = [part.clone() for part in rest]\nfor part"},
+           meant="for part in rest:\n    part *= w[0] => rest = [part * w[0] for part in rest]"),
     Helped("a start value", "w = nn.Parameter(torch.ones(4))\na, b = w.chunk(2)\nb.fill_(3)\nw.exp().sum().backward()\n",
            {Help.START_VALUES: "a, b = w.chunk(2)\nb.fill => with torch.no_grad():\n    a, b = w.chunk(2)\n    b.fill",
             Help.NEW_MEMORY: "b.fill_(3) => b = torch.full((2,), 3.0) ;; w.exp() => torch.cat([a, b]).exp()",

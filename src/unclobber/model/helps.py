@@ -149,6 +149,7 @@ class Help(Enum):
         "then one to the tensor itself, of which nothing may have saved another part"
     )
     COPY_OF_VIEW = "or write into a copy, if what it is a view of may keep its values: clone the view first"
+    COPY_OF_VIEWS = "or clone the views where they are made, if what they are views of may keep its values"
     VIEW_OUTSIDE = "make the view outside of the {off} block, if gradients are to flow through the write"
     WRITE_INSIDE = "or write inside a `with torch.no_grad():` block, if they are not"
     COPY_OF_RETURNED = "write into a copy: clone what {function} returns before writing to it"

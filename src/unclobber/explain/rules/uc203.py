@@ -39,7 +39,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # (test_the_maker_by_torchs_own_message in tests/unit/explain/test_refusal_rules.py).
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
     by_index = Help.INDEX_VIEWS if made in ("unbind", "unbinding", "iteration") else Help.NARROW_VIEWS
-    fixes: tuple[Fix, ...] = ((by_index if made else Help.COPY_OF_VIEW).fix(),)
+    copied = Help.COPY_OF_VIEWS if evidence.read_through else Help.COPY_OF_VIEW
+    fixes: tuple[Fix, ...] = ((by_index if made else copied).fix(),)
     # A new tensor would leave `x` as it was in `for row in x: row /= 2`, which reads `x` afterwards
     # (written_a_loop_s_variable.py and written_in_a_chain.py in tests/programs/UC203).
     if not evidence.read_through:
