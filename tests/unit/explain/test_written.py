@@ -12,7 +12,7 @@ import unclobber
 from run_and_recorded import define, stack_here
 from unclobber.explain.rules._words import memory_of
 from unclobber.explain.spelling import spell_write
-from unclobber.model import Write
+from unclobber.model import Help, Write
 from unclobber.report._labels import label
 
 SETUP = """
@@ -142,6 +142,19 @@ program(torch.ones(4, 8), torch.ones(2, 4, requires_grad=True)).sum().backward()
     assert finding.fixes[0].title.startswith(advice)
     said = label(finding, "saved", finding.saved).replace("\N{NO-BREAK SPACE}", " ")
     assert said.endswith("here: a gradient is computed from it")
+
+
+def test_a_list_is_not_cloned():
+    """Of what a write to each tensor of a list overwrites, the list has no `clone`."""
+
+    def step():
+        weights = [torch.ones(2, requires_grad=True) * 1]
+        grads = torch.autograd.grad(weights[0].pow(3).sum(), weights, create_graph=True)
+        torch._foreach_sub_(weights, grads)
+        weights[0].sum().backward()
+
+    (finding,) = unclobber.audit(step).findings
+    assert finding.fixes[0].title == Help.COPY.value
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
         return weight
     if _is_overwritten_input(save, writes):
         return Help.COPY_IN_CHECKPOINT.fix()
-    name, at = save.expression or memory_of(writes), save.site
+    single = [write for write in writes if not write.operation.startswith("_foreach_")]  # else a list
+    name, at = save.expression or memory_of(single), save.site
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
     known = name and (name.isidentifier() if save.expression else read)
     return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
