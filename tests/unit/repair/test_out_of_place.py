@@ -70,6 +70,22 @@ def test_before_and_after(before, after):
         ]
 
 
+FIELDS = {
+    "a named tuple": "class State(NamedTuple):\n    h: Tensor\n",
+    "a frozen dataclass": "@dataclass(frozen=True)\nclass State:\n    h: Tensor\n",
+    "a named tuple of several": "class State(NamedTuple):\n    c: Tensor\n\n    h: Tensor\n",
+    "a named tuple that a call makes": "State = namedtuple('State', 'h c')\n",
+}
+
+
+@pytest.mark.parametrize("declared", FIELDS.values(), ids=FIELDS)
+def test_a_field_of_what_is_frozen_is_not_bound(declared):
+    """Its assignment would raise; where the file assigns the field itself, another class has it, too."""
+    assert rewritten(rewrites, f"{declared}s.h.add_(x)  # <-\n") == []
+    assert rewritten(rewrites, f"{declared}class Cell:\n    k: int\n\ns.k.add_(x)  # <-\n")
+    assert rewritten(rewrites, f"{declared}s.h.add_(x)  # <-\nself.h = x\n")
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -8,6 +8,7 @@ the write, which no comparison of losses and gradients need show. Where the prog
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
@@ -73,7 +74,17 @@ def shared_name(source: Source, statement: ast.AST, place: ast.expr) -> str:
 
 def can_bind(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     """Return whether later reads see a new tensor that ``place`` is bound to, instead of a write."""
-    return read_later(source, statement, place) and not is_element(source, statement, place)
+    is_field = isinstance(place, ast.Attribute) and _is_frozen(source, place.attr)
+    return not is_field and read_later(source, statement, place) and not is_element(source, statement, place)
+
+
+_FROZEN = r"(?:frozen=True.*\s+class|class .*NamedTuple\)).*:\n(?:(?: .*)?\n)*? +{0}:|namedtuple\(.*\b{0}\b"
+"""A field of a class whose objects allow no assignment."""
+
+
+def _is_frozen(source: Source, field: str) -> bool:  # unless a line assigns an attribute of this name
+    stored = (node for node in source.nodes if isinstance(node, ast.Attribute) and node.attr == field)
+    return bool(re.search(_FROZEN.format(field), source.text)) and not any(map(source.is_bound, stored))
 
 
 def is_element(source: Source, statement: ast.AST, place: ast.expr) -> bool:
