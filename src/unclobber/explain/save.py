@@ -63,8 +63,9 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
         expression = ProgramNames(user_frames(of_forward=True)).variable(saved.alias)
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else spelling.mention(stack, expression)
-        # `out` of the caller, bound since, is no name at the checkpoint's line
-        expression = None if by_checkpoint and extent is None else expression
+        # `out` of the caller, bound since, is no name at the checkpoint's line, nor where a view was written
+        may_be_result = by_checkpoint or node_name == "CopySlices"
+        expression = None if may_be_result and extent is None else expression
     entry = saved.entry
     times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
     operation = "checkpoint" if by_checkpoint else "compiled code" if by_compiler else spelled.operation

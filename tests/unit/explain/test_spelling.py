@@ -544,6 +544,23 @@ def test_an_operation_on_a_view_is_called_by_its_name(operation, write):
     assert f"after {operation} saved it" in finding.message
 
 
+def test_a_later_name_is_not_that_of_a_written_view():
+    """The helper's `x` is the caller's `p` only since: a copy of `p` would leave what was saved as it is."""
+
+    def squashed(x):
+        for name in ("sigmoid_", "neg_"):
+            x = getattr(x, name)()
+        return x
+
+    def step():
+        p = squashed((torch.ones(3, requires_grad=True) * 1)[:2])
+        p.sum().backward()
+
+    (finding,) = unclobber.audit(step).findings
+    assert finding.message.startswith("a float32 tensor of shape 2 was overwritten")
+    assert "p.clone()" not in finding.fixes[0].title
+
+
 @pytest.mark.parametrize("module", [torch.functional, torch.nn.modules.rnn])
 def test_no_instruction_makes_it_fail(module):
     """Every instruction of real code can be located and matched with any operation, without an error."""
