@@ -257,13 +257,24 @@ def _all_copied(answer: Any) -> Any:
 
 @contextmanager
 def _kept_on_ctx() -> Iterator[None]:
-    """Copy each tensor that a custom Function keeps on ``ctx``, so that it stays unchanged."""
+    """Give backward a copy of each tensor that a custom Function keeps on ``ctx``, made when it was kept."""
     home: Any = torch.autograd.function.FunctionCtx
+    kept: list[tuple[Any, str, torch.Tensor, torch.Tensor]] = []
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
-        object.__setattr__(ctx, name, value.clone() if isinstance(value, torch.Tensor) else value)
+        object.__setattr__(ctx, name, value)
+        if isinstance(value, torch.Tensor):
+            kept.append((ctx, name, value, value.clone()))
 
-    with Patches() as patches:
+    def apply(run: Any, args: Any, kwargs: Any) -> Any:
+        answer = run(*args, **kwargs)
+        while kept:  # only now, because forward may return what it keeps
+            ctx, name, tensor, copy = kept.pop()
+            if getattr(ctx, name, None) is tensor:
+                object.__setattr__(ctx, name, copy)
+        return answer
+
+    with _applied(apply) as patches:
         patches.replace(home, "__setattr__", set_attribute)
         yield
 

@@ -267,6 +267,32 @@ def test_tensors_on_ctx_stay_what_they_were():
     assert torch.equal(_under(Interpretation.KEPT_ON_CTX, program), torch.ones(4))
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+def test_what_ctx_keeps_may_be_returned(place):
+    """The program overwrites what forward returned, which was kept as well; backward has its own copy."""
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.den = 1 + x
+            ctx.twice = ctx.den
+            return x / ctx.den, ctx.den
+
+        @staticmethod
+        def backward(ctx, grad, _):
+            return grad / (ctx.den, ctx.twice)[place]
+
+    def program():
+        w = torch.ones(4, requires_grad=True)
+        y, den = Scale.apply(w)
+        den.detach().fill_(9)
+        y.sum().backward()
+        return w.grad
+
+    assert torch.equal(_plain(program), torch.full((4,), 1 / 9))
+    assert torch.equal(_under(Interpretation.KEPT_ON_CTX, program), torch.full((4,), 0.5))
+
+
 class _InPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mark, back):
