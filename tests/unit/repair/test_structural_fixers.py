@@ -281,6 +281,21 @@ def test_state_that_is_not_carried(proposed):
     assert proposed(detach_state, "UC101", text, saved="rnn(x, s)") == []
 
 
+def test_a_loss_of_an_inner_loop_is_not_carried(proposed):
+    """It is bound above the line that reads it, in the same turn; `memory` is bound below."""
+    text = """
+    for step in range(2):
+        with cached():
+            for x in chunks:
+                loss = net(x, memory)
+                loss.backward()
+                memory = x
+    """
+    texts = "".join(proposed(detach_state, "UC301", text, needed="loss.backward()"))
+    assert "memory.detach()" in texts or "x.detach()" in texts
+    assert "loss.detach()" not in texts
+
+
 # --- custom Functions -----------------------------------------------------------------------------
 
 FUNCTION = """

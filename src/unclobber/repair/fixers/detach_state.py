@@ -8,6 +8,7 @@ directly behind the backward, or where the state is assigned behind that. States
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -128,7 +129,6 @@ def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]
     turn's graph alone (``torch.stack(seen[-2:])``).
     """
     own = names_in(loop.target) if isinstance(loop, For) else set()
-    bound: set[str] = set(own)
     carries = set().union(*(_bound(source, line) for line in loop.body)) - own
     stored = [part for node in walk(loop) for target in targets_of(node) for part in flat(target)]
     carries |= {source.code(part.value) for part in stored if isinstance(part, ast.Subscript)}  # a buffer
@@ -137,13 +137,19 @@ def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]
             if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or not _is_read(source, node):
                 continue
             code, newest = source.code(node), f"{source.code(node)}[-1]"
-            if code in carries - bound:
+            if code in carries - own and not _is_bound_before(source, loop, node):
                 yield code, source.small(node)
             is_method = isinstance(source.parents[node], ast.Attribute)  # `seen.append`
             is_list = newest in carries and code not in carries and not is_method
             if is_list and source.code(_element(source, node)) != newest:
                 yield newest, source.small(node)
-        bound |= _bound(source, line)
+
+
+def _is_bound_before(source: Source, loop: Loop, place: ast.expr) -> bool:
+    """Return whether a line above ``place``, in its block or in one round it, binds it in the same turn."""
+    inside = itertools.takewhile(lambda at: at is not loop, source.statements_round(place))
+    above = (line for at in inside for line in source.block(at)[: source.block(at).index(at)])
+    return any(source.code(place) in _bound(source, line) for line in above)
 
 
 def _is_read(source: Source, place: ast.expr) -> bool:
