@@ -20,6 +20,18 @@ def test_nothing_to_do(proposed):
 
 
 @pytest.mark.parametrize(
+    ("operation", "is_sure"),
+    [("mul_", True), ("pow_", False), ("relu_", False), ("relu(inplace=True)", False)],
+)
+def test_a_result_that_the_write_saves(proposed, operation, is_sure):
+    """The next row's write moves the version counter of the result, so the loop's edit is in doubt."""
+    text, facts = "for row in h:\n    write_to(row)\n", {"operation": operation}
+    saved = {"saved": ("h", 1), "write": "write_to(row)", "write_facts": facts}
+    assert proposed(multi_view, "UC203", text, **saved)
+    assert bool(proposed(multi_view, "UC203", text, **saved, sure=True)) is is_sure
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("for row in h:", "for row in [h[n] for n in range(len(h))]:"),

@@ -26,6 +26,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, title, shared_name, guess in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name, guess=guess)
     made = None if finding.saved is None else finding.saved.site
+    # A write moves the version counter of the result that the one to the view before saved.
+    names = [write.operation.partition("(")[0].rstrip("_") for write in finding.writes]
+    saves_result = any(each.results for name in names for each in torch_table().in_place(f"{name}_"))
     for path, source, statement in callers(project, *finding.writes, finding.saved):
         for iterated in _iterated(source, statement):
             if made is not None and not made.line <= iterated.lineno <= made.end_line:
@@ -33,7 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
             name = source.code(_unbound(iterated) or iterated)
             text = source.replaced({iterated: f"[{name}[n] for n in range(len({name}))]"})
-            yield Candidate(title, {path: text}, guess=made is None)
+            yield Candidate(title, {path: text}, guess=made is None or saves_result)
 
 
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
