@@ -14,8 +14,8 @@ NATIVE_STAMP := $(VENV)/.unclobber-native-built
 DEMO_STAMP := $(VENV)/.unclobber-demo-installed
 REALWORLD := .venv-realworld
 REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
-# Two workers: a watched torch program already uses several threads.
-WORKERS ?= 2
+# One more than the two cores of a small machine: many tests wait for a process that they have started.
+WORKERS ?= 3
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
