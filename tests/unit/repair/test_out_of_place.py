@@ -29,6 +29,7 @@ TAIL = "use(x, a, b)\n"
         ("self.x += y", "self.x = self.x + y"),
         ("x.add_(1)", "x = x.add(1)"),
         ("x.sub_(a).div_(b, rounding_mode='floor')", "x = x.sub(a).div(b, rounding_mode='floor')"),
+        ("x.sub_(x.mean()).div_(2)", "x = x.sub(x.mean()).div(2)"),
         ("x.unsqueeze_(0)", "x = x.unsqueeze(0)"),
         ("x.zero_()", "x = torch.zeros_like(x)"),
         ("x.fill_(a)", "x = torch.empty_like(x).fill_(a)"),
@@ -68,6 +69,12 @@ def test_before_and_after(before, after):
             "def f(x):",
             indent + TAIL.strip(),
         ]
+
+
+def test_a_chain_that_reads_what_it_has_written():
+    """The sum is that of the clamped values, so the first call has a line of its own."""
+    (text,) = rewritten(rewrites, f"{HEAD}x.clamp_(min=0).div_(x.sum())  # <-\nprint(x)\n")
+    assert "x = x.clamp(min=0)\nx.div_(x.sum())" in text
 
 
 FIELDS = {

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from ...syntax import OPERATORS, dotted, is_in_place, last_name, parse_expression, torch_table
-from .._syntax import Source, is_constant, root_name, walk
+from .._syntax import Source, is_constant, is_place, root_name, walk
 from .._text import Splice
 
 # Names that end in an underscore but have no out-of-place form.
@@ -95,6 +95,9 @@ def _by_name(node: ast.Call, source: Source) -> InPlaceCall | None:
     is_filler, is_part = name in torch_table().overwrites_all, name == "fill_diagonal_"  # no other form
     inner = _by_name(written, source) if isinstance(written, ast.Call) else None
     if inner is not None:
+        later = [part for given in (*node.args, *node.keywords) for part in walk(given) if is_place(part)]
+        if source.code(inner.target) in map(source.code, later):
+            return None  # `t.clamp_(0).div_(t.sum())` reads what the first call has written
         # `x.mul(2).normal_()` fills the result of `mul`, which is new.
         changes = [source.change(written, inner.value), *([] if is_filler or is_part else [plain])]
         return InPlaceCall(source.code(node, *changes), inner.target)
