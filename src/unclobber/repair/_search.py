@@ -27,11 +27,10 @@ from ._job import CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
 from ._trial import NO_BACKWARD, NO_GRADIENTS, Trial
 from .fixers import FIXERS
-from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
+from .outcome import BEYOND, Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
 from .proof import Runner
 
-BEYOND = 2  # number of backward calls after the failed one that are run and compared as well
 DEEPEST = 8  # limit of edits in one repair
 MOST_RUNS = 80
 WIDE = 40  # runs without a proof after which the state with the most edits is the next one to be tried

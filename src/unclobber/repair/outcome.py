@@ -11,6 +11,8 @@ from ..model.text import listing, plural, size
 from ._diff import line_of
 from .project import Project
 
+BEYOND = 2  # number of backward calls after the failed one that are run and compared as well
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -53,7 +55,7 @@ class Proof:
         left_out = f"; left out, as it changes from run to run: {listing(self.left_out)}"
         calls = plural(max(self.calls, self.backward), "backward call")
         if self.calls > self.backward:
-            calls = f"the first {self.backward} of {calls}"
+            calls = f"the first {self.backward} of {calls}, {BEYOND} beyond the one that failed"
         return (
             f"proved to the end: output, files and state are those of {what}, and so are loss and gradients "
             f"of {leaves}, {how}, at {calls}{left_out if self.left_out else ''}"
