@@ -34,15 +34,14 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
     Returns:
         None unless every step of the way matches a part of the expression.
     """
-    located = live_frames[depth].at.located()
-    if located is None or not isinstance(located.node, ast.Call):
-        return None
-    function = located.node.func
-    if not isinstance(function, ast.Attribute) or function.attr != "backward":
-        return None
     finder = Finder(live_frames, anything)
     place = finder.place(depth)
-    origin = None if place is None else finder.origin(function.value, place)
+    if place is None:
+        return None
+    origin = None
+    match place.node:
+        case ast.Call(func=ast.Attribute(attr="backward", value=root)):
+            origin = finder.origin(root, place)
     if origin is None:
         return None
     for node, child in zip(way, [*way[1:], None], strict=True):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..source import UNKNOWN, Located, is_library
+from ..source import UNKNOWN, is_library
 from ..syntax import OPERATORS, is_in_place, last_name
 from ._live import user_depth
 from .makers import viewed
@@ -40,8 +40,8 @@ def find(values: LiveValues) -> WriteTarget:
 
 def written_at(values: LiveValues) -> WriteTarget:
     """Return what the innermost line writes."""
-    located, place = values.live_frames[0].at.located(), values.place(0)
-    return WriteTarget() if located is None or place is None else _RefusedLine(values, place).written(located)
+    place = values.place(0)
+    return WriteTarget() if place is None else _RefusedLine(values, place).written()
 
 
 def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> WriteTarget:
@@ -49,13 +49,14 @@ def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> 
     unknown = WriteTarget(inner.operation)
     if depth is None:
         return unknown
-    located, place = values.live_frames[depth].at.located(), values.place(depth)
-    if located is None or place is None:
+    place = values.place(depth)
+    if place is None:
         return WriteTarget()
-    if inner.tensor is None or not isinstance(located.node, ast.Call):
+    call = place.node
+    if inner.tensor is None or not isinstance(call, ast.Call):
         return unknown
-    given = [*located.node.args, *(keyword.value for keyword in located.node.keywords)]
-    given += [located.node.func.value] if isinstance(located.node.func, ast.Attribute) else []
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    given += [call.func.value] if isinstance(call.func, ast.Attribute) else []
     for node in given:
         if values.value(node, place) is inner.tensor:
             text = place.source.text(node)
@@ -67,8 +68,8 @@ def _from_outside(values: LiveValues, depth: int | None, inner: WriteTarget) -> 
     runs = sum(code.co_qualname.endswith(".forward") for code in codes)
     passes_on = runs < 2 and all(map(is_library, codes))
     own = codes[0].co_varnames[: codes[0].co_argcount]
-    if passes_on and len(located.node.args) == 1 and getattr(inner.node, "id", None) in own:
-        return _RefusedLine(values, place).view(located.node.args[0], inner.operation)
+    if passes_on and len(call.args) == 1 and getattr(inner.node, "id", None) in own:
+        return _RefusedLine(values, place).view(call.args[0], inner.operation)
     return unknown
 
 
@@ -78,10 +79,10 @@ class _RefusedLine(NamedTuple):
     values: LiveValues
     place: Place
 
-    def written(self, located: Located) -> WriteTarget:
+    def written(self) -> WriteTarget:
         """Return the expression that an assignment, augmented assignment or call writes, with its ATen
         operation; unknown for other nodes."""
-        node = located.node
+        node = self.place.node
         stored = node.target if isinstance(node, ast.AugAssign) else node
         if isinstance(stored, ast.Subscript) and isinstance(stored.ctx, ast.Store):
             # Indexing by a tensor makes no view, so all of the tensor is the target:
@@ -89,7 +90,7 @@ class _RefusedLine(NamedTuple):
             if self._indexes_by_tensor(stored.slice):
                 return self.view(stored.value, "index_put_")
             if node is stored:
-                return self.view(node, self._assigned(located.statement))
+                return self.view(node, self._assigned())
         if isinstance(node, ast.AugAssign):
             return self.view(node.target, OPERATORS[type(node.op)].in_place)
         return self._called(node) if isinstance(node, ast.Call) else WriteTarget()
@@ -123,10 +124,10 @@ class _RefusedLine(NamedTuple):
     def value(self, node: ast.expr) -> Any:
         return self.values.value(node, self.place)
 
-    def _assigned(self, statement: ast.stmt) -> str:
+    def _assigned(self) -> str:
         """Return the operation of ``x[i] = v``: ``fill_`` for a number, ``copy_`` for a tensor."""
-        if isinstance(statement, ast.Assign):
-            value = statement.value
+        if isinstance(self.place.at, ast.Assign):
+            value = self.place.at.value
             # `-1` is an operator on a number, whose value is looked up below.
             if isinstance(value, ast.UnaryOp):
                 value = value.operand

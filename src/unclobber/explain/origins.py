@@ -249,13 +249,14 @@ class Finder(LiveValues):
             # A decorator such as `torch.no_grad()` passes the arguments on through torch's _contextlib.py.
             if is_plumbing(live_frame.code) or live_frame.code.co_filename.endswith("_contextlib.py"):
                 continue
-            caller, located = self.place(depth), live_frame.at.located()
-            if caller is None or located is None or not isinstance(located.node, ast.Call):
+            caller = self.place(depth)
+            call = None if caller is None else caller.node
+            if caller is None or not isinstance(call, ast.Call):
                 return None
-            arguments = [*located.node.args, *(keyword.value for keyword in located.node.keywords)]
+            arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
             passed = self._expression_of(now, arguments, caller)
             if passed is None and depth - 1 == place.depth:
-                passed = (bind_code(located.node, place.code) or {}).get(name)
+                passed = (bind_code(call, place.code) or {}).get(name)
             return None if passed is None else At(passed, caller, element)
         return None
 

@@ -27,6 +27,7 @@ class Place:
     source: ParsedSource
     at: ast.stmt  # the statement that reads the expression
     depth: int | None = None  # index of its frame among the live frames; None if the call is over
+    node: ast.expr | ast.stmt | None = None  # what that frame is running; None if the call is over
     called: tuple[ast.Call, Place] | None = None
     """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
     inner: frozenset[str] = frozenset()  # variables of the comprehensions around the expression
@@ -54,7 +55,8 @@ class LiveValues:
         if depth is None or located is None:
             return None
         inner = located.inlined_names()
-        return Place(self.live_frames[depth].code, located.source, located.statement, depth, inner=inner)
+        code, statement = self.live_frames[depth].code, located.statement
+        return Place(code, located.source, statement, depth, located.node, inner=inner)
 
     def value(self, node: ast.expr, place: Place) -> Any:  # or it uses a comprehension's variable
         if place.depth is None or any(

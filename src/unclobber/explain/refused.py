@@ -15,7 +15,7 @@ import torch
 from ..model import CODES, Need, Save, Site, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
-from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
+from ..source import UNKNOWN, ProgramNames, Stack, code_of, resolve
 from ..syntax import ATOMS, OPERATORS, is_in_place, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
@@ -24,7 +24,7 @@ from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
 from .describe import SessionView
 from .origins import Finder, Origin
-from .places import LiveValues
+from .places import LiveValues, Place
 from .refusals import Kind, live_frames_of
 
 
@@ -76,11 +76,11 @@ class _Refused:
         self.frames = user_frames_of(live_frames)
         self.depth = user_depth(live_frames)
         """Index of the user's frame among the live frames; None if all are a library's."""
-        self.located = None if self.depth is None else live_frames[self.depth].at.located()
-        """The user's expression that was refused."""
-        self.inner = live_frames[0].at.located() if live_frames else None
-        """The innermost expression, a library's or the user's."""
         self.values = LiveValues(live_frames)
+        self.place = self.values.place(self.depth)
+        """The user's expression that was refused."""
+        self.inner = self.values.place(0)
+        """The innermost expression, a library's or the user's."""
         self.ledger = session.ledger
 
     def evidence(self) -> RefusalEvidence:
@@ -137,7 +137,7 @@ class _Refused:
         view = target.tensor
         origin = None if view is None else self._origin(target, leaf_shown=False)
         # A module reads its own parameter in a library's line.
-        parameter = self._operand(_is_stale, first=True, depth=0).tensor if view is None else view
+        parameter = self._operand(_is_stale, first=True, innermost=True).tensor if view is None else view
         is_flat = parameter is not None and compat.tensors.is_flat(parameter._base)
         owner = ProgramNames(self.frames).owner(parameter) if parameter is not None and is_flat else None
         name = None if owner is None else owner[0]
@@ -186,17 +186,16 @@ class _Refused:
                 return True
 
     def _operand(
-        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False, depth: int | None = None
+        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False, innermost: bool = False
     ) -> WriteTarget:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
-        if ``first``; of the line of another live frame if ``depth`` is its index."""
-        located = self.located if depth is None else self.inner
-        place = self.values.place(self.depth if depth is None else depth)
-        if located is None or place is None:
+        if ``first``; of the innermost line, which may be a library's, if ``innermost``."""
+        place = self.inner if innermost else self.place
+        if place is None:
             return WriteTarget()
-        operation = _operation((self.inner or located).node)
+        operation = _operation(self.inner or place)
         matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
-        for node in ast.walk(located.node):
+        for node in ast.walk(place.node) if place.node else ():
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 value = self.values.value(node, place)
                 if isinstance(value, torch.Tensor) and is_meant(value):
@@ -204,7 +203,7 @@ class _Refused:
         if not matching or (len(matching) > 1 and not first):
             return WriteTarget(operation)
         node, tensor = min(matching.values(), key=lambda pair: (pair[0].lineno, pair[0].col_offset))
-        return WriteTarget(operation, node, located.source.text(node), tensor, node)
+        return WriteTarget(operation, node, place.source.text(node), tensor, node)
 
     def _write(self, target: WriteTarget) -> Write | None:
         """Return the refused operation as a write at the user's line; None if no line is known."""
@@ -215,7 +214,7 @@ class _Refused:
         if operation is None:
             operation = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
             if self.inner is not None and not self.depth:
-                operation = _operation(self.inner.node)
+                operation = _operation(self.inner)
         return write.at(site, operation, target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
@@ -224,17 +223,17 @@ class _Refused:
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
         """Return the refused statement, or a part of it, as one that makes a new tensor; else None."""
-        located = self.located
-        if located is None or target.made_here or target.node is None or target.operation == "index_put_":
+        place = self.place
+        if place is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None
-        statement, node, source = located.statement, located.node, located.source
+        statement, node, source = place.at, place.node, place.source
         name = source.text(target.node)
         if isinstance(statement, ast.AugAssign) and statement is node:
             value = source.text(statement.value)
             if not _binds_tighter(statement.value, statement.op):
                 value = f"({value})"
             made = f"{name} {OPERATORS[type(statement.op)].symbol} {value}"
-            return made if self._is_lost(target.node, statement, source) else f"{name} = {made}"
+            return made if self._is_lost(target.node, place) else f"{name} = {made}"
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return None
         if node.func.value is not target.node:
@@ -245,7 +244,7 @@ class _Refused:
         words = ", ".join(source.text(argument) for argument in [*node.args, *node.keywords])
         made = f"{name}.{method}({words})"
         alone = isinstance(statement, ast.Expr) and statement.value is node
-        if not alone or self._is_lost(target.node, statement, source):
+        if not alone or self._is_lost(target.node, place):
             return made
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
@@ -253,15 +252,15 @@ class _Refused:
     def _is_read_through(self, target: WriteTarget) -> bool:
         """Return whether only another tensor of the same memory shows what is written: the statement hands
         its value to nothing, and no name keeps it."""
-        located = self.located
-        if located is None or target.node is None:
+        place = self.place
+        if place is None or target.node is None:
             return False
-        statement, last = located.statement, getattr(located.statement, "value", None)
-        while isinstance(last, ast.Call) and last is not located.node and is_in_place(last_name(last.func)):
+        statement, node, last = place.at, place.node, getattr(place.at, "value", None)
+        while isinstance(last, ast.Call) and last is not node and is_in_place(last_name(last.func)):
             last = getattr(last.func, "value", None)
-        chained = isinstance(statement, ast.Expr) and last is located.node is not statement.value
-        whole = statement is located.node or (isinstance(statement, ast.Expr) and last is located.node)
-        return chained or (whole and self._is_lost(target.node, statement, located.source))
+        chained = isinstance(statement, ast.Expr) and last is node is not statement.value
+        whole = statement is node or (isinstance(statement, ast.Expr) and last is node)
+        return chained or (whole and self._is_lost(target.node, place))
 
     def _saved_at(self, tensor: torch.Tensor) -> Site | None:  # the memory of a tensor
         key = compat.tensors.storage_key_or_none
@@ -272,7 +271,7 @@ class _Refused:
         """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to,
         besides the leaf; or it computes a parametrized weight. What writes a parameter outside of a
         ``forward`` updates it."""
-        place = self.values.place(self.depth)
+        place = self.place
         if (site is not None and site.parametrizes) or place is None:
             return site is not None and site.parametrizes
         if isinstance(leaf, torch.nn.Parameter) and self.frames[0].f_code.co_name != "forward":
@@ -299,7 +298,7 @@ class _Refused:
                 todo.extend(ast.iter_child_nodes(node))
         return False
 
-    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: ParsedSource) -> bool:
+    def _is_lost(self, target: ast.expr, place: Place) -> bool:
         """Return whether a new tensor by this name would be lost: the name is another function's, a loop is
         about to give it its next value, or it is an argument and the call's value is dropped."""
         if not isinstance(target, ast.Name):
@@ -314,47 +313,44 @@ class _Refused:
         # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
         return not is_own or any(
             target.id in {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
-            and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
-            and not _read_after(target.id, loop, statement)
-            for loop in ast.walk(source.tree)
+            and loop.lineno <= place.at.lineno <= (loop.end_lineno or loop.lineno)
+            and not _read_after(target.id, loop, place.at)
+            for loop in ast.walk(place.source.tree)
             if isinstance(loop, (ast.For, ast.AsyncFor))
         )
 
     def _batched(self) -> str | None:
         """Return the first variable of the statement that has a batch under ``vmap``."""
-        if self.located is None or not self.frames:
+        if self.place is None:
             return None
-        names = (n.id for n in ast.walk(self.located.statement) if isinstance(n, ast.Name))
+        names = (n.id for n in ast.walk(self.place.at) if isinstance(n, ast.Name))
         tensors = ((name, self.frames[0].f_locals.get(name)) for name in names)
         return next(
             (n for n, v in tensors if isinstance(v, torch.Tensor) and compat.tensors.has_batch(v)), None
         )
 
     def _in_no_grad(self) -> str | None:
-        located = self.located
-        if located is None or not isinstance(located.statement, (ast.Expr, ast.Assign, ast.AugAssign)):
+        place = self.place
+        if place is None or not isinstance(place.at, (ast.Expr, ast.Assign, ast.AugAssign)):
             return None
-        text = located.source.text(located.statement)
+        text = place.source.text(place.at)
         return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
 
     # --- where it was made ------------------------------------------------------------------------
 
     def _origin(self, target: WriteTarget, leaf_shown: bool) -> Origin | None:
         """Return the expression that made the refused tensor; None if it isn't certain."""
-        if self.kind.subject is None:
+        if self.kind.subject is None or self.place is None:
             return None
         accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
         of_a_view = "a view of a view" in str(self.error)
         finder = Finder(
             self.live_frames, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view
         )
-        place = finder.place(self.depth)
-        if place is None:
-            return None
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
             # The view that the refused line itself makes explains nothing, so it is no origin.
             if node is not None and not (node is target.node and target.made_here and accepts is makers.view):
-                origin = finder.origin(node, place)
+                origin = finder.origin(node, self.place)
                 if origin is not None:
                     return origin
         if accepts is makers.leaf and target.tensor is not None:
@@ -378,7 +374,7 @@ class _Refused:
             return None
         is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
         name = ProgramNames(self.frames).parameter(tensor) if is_owned else None
-        expression = self.located.source.text(target.base) if self.located and target.base else None
+        expression = self.place.source.text(target.base) if self.place and target.base else None
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
     def _saver(self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget) -> Save | None:
@@ -387,7 +383,7 @@ class _Refused:
             return None
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
         operation = None if refused.operation == _UNNAMED else refused.operation
-        extent = self.located.source.extent(target.node) if self.located and target.node else None
+        extent = self.place.source.extent(target.node) if self.place and target.node else None
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
@@ -439,10 +435,11 @@ def _is_wanting(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and not compat.graph.has_history(tensor)
 
 
-def _operation(node: ast.AST) -> str:
+def _operation(place: Place) -> str:
+    node = place.node
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
-    symbol: ast.AST = getattr(node, "op", node)
+    symbol: Any = getattr(node, "op", node)
     operator = OPERATORS.get(type(symbol))
     return "operator" if operator is None else operator.operation
 
