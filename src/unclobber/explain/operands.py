@@ -17,7 +17,7 @@ from types import CodeType, ModuleType
 
 from ..derivatives import Rule
 from ..source import Located, ParsedSource
-from ..syntax import OPERATORS, imported_by, last_name, out_of_place
+from ..syntax import OPERATORS, dotted, imported_by, last_name, out_of_place
 from . import callables
 from .callables import RESULT, Form, Roles
 
@@ -261,17 +261,12 @@ def _is_literal(node: ast.expr) -> bool:
 
 def is_module(node: ast.expr, source: ParsedSource) -> bool:
     """Return whether ``node`` is a module by this file's imports, such as ``torch.nn.functional``."""
-    attributes: list[str] = []
-    while isinstance(node, ast.Attribute):
-        attributes.insert(0, node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return False
+    name, dot, attributes = dotted(node).partition(".")
     known = {**_USUAL_MODULES, **imported(source.tree)}
-    if node.id in known:
-        return ".".join([known[node.id], *attributes]) in sys.modules
+    if name in known:
+        return f"{known[name]}{dot}{attributes}" in sys.modules
     main = sys.modules.get("__main__")
-    return not attributes and isinstance(getattr(main, "__dict__", {}).get(node.id), ModuleType)
+    return not dot and isinstance(getattr(main, "__dict__", {}).get(name), ModuleType)
 
 
 @lru_cache(maxsize=64)

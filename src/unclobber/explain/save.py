@@ -121,10 +121,9 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     """
     name = reads.node_name(node)
     role = freed.freed_role(node)
-    result = compat.graph.result_of(node)
-    is_complex = result is not None and result[1].is_complex
-    spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node), is_complex=is_complex)
-    facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
+    shape, dtype = compat.graph.result_of(node)
+    spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node), is_complex=dtype.is_complex)
+    facts = of_kind(shape, dtype, math.prod(shape))
     if not noted:
         spelled = spelled._replace(expression=None, extent=None)
     return replace(facts, **spelled._asdict(), site=resolve(stack), node=name, role=role)
