@@ -35,7 +35,7 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
         None unless every step of the way matches a part of the expression.
     """
     finder = Finder(live_frames, anything)
-    place = finder.place(depth)
+    place = Place.of(live_frames, depth)
     if place is None:
         return None
     origin = None
@@ -48,7 +48,7 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
         if not _made(origin.node, node):
             return None
         if child is not None:
-            operand = _operand(origin.node, node, child, finder, origin.place)
+            operand = _operand(origin.node, node, child, origin.place)
             following = None if operand is None else finder.origin(operand, origin.place)
             if following is None:
                 return None
@@ -70,7 +70,7 @@ def _made(expression: ast.expr, node: Any) -> bool:
     return False
 
 
-def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place: Place) -> ast.expr | None:
+def _operand(expression: ast.expr, node: Any, child: Any, place: Place) -> ast.expr | None:
     """Return the operand of the expression that made ``child``; None if it isn't certain."""
     places = [index for index, (following, _) in enumerate(node.next_functions) if following is child]
     if len(places) != 1:
@@ -79,23 +79,23 @@ def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place:
         return expression.operand
     if isinstance(expression, ast.BinOp):
         # `0.5 * x` calls mul(x, 0.5)
-        if _is_number(expression.left, finder, place):
+        if _is_number(expression.left, place):
             return expression.right
-        if _is_number(expression.right, finder, place):
+        if _is_number(expression.right, place):
             return expression.left
         sides = (expression.left, expression.right)
         return sides[places[0]] if len(node.next_functions) == 2 else None
     if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute) and places == [0]:
         receiver = expression.func.value
-        value = finder.value(receiver, place)
+        value = place.value(receiver)
         if value is torch or (isinstance(receiver, ast.Name) and receiver.id in ("torch", "F")):
             return expression.args[0] if expression.args else None
         return receiver
     return None
 
 
-def _is_number(node: ast.expr, finder: Finder, place: Place) -> bool:
+def _is_number(node: ast.expr, place: Place) -> bool:
     if isinstance(node, ast.Constant):
         return True
-    value = finder.value(node, place)
+    value = place.value(node)
     return value is not UNKNOWN and isinstance(value, (int, float, complex))

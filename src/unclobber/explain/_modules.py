@@ -14,6 +14,7 @@ from ._evidence import ModuleHook
 from ._graph_attribute import objects_in
 from ._live import user_frames_of
 from .origins import Finder, Origin
+from .places import Place
 
 
 def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
@@ -75,7 +76,7 @@ def _variable_of(module: torch.nn.Module, finder: Finder) -> Origin | None:
         if is_library(frame.f_code):
             continue
         names = [name for name, value in frame.f_locals.items() if value is module]
-        place = finder.place(depth) if len(names) == 1 else None
+        place = Place.of(finder.live_frames, depth) if len(names) == 1 else None
         if place is not None:
             return finder.origin(ast.Name(names[0], ast.Load()), place)
     return None

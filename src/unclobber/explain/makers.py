@@ -13,28 +13,28 @@ import torch
 
 from ..source import UNKNOWN
 from ..syntax import is_in_place, last_name, torch_table
-from .places import LiveValues, Place
+from .places import Place
 
-Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
+Accepts = Callable[[ast.expr, Place], str | None]
 """Function that returns how an expression made the tensor; None if the expression only passes it on."""
 
 
-def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+def view(node: ast.expr, place: Place) -> str | None:
     """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``; else None."""
     if isinstance(node, ast.Subscript):
-        if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
+        if place.is_tensor(node.value) or _only_tensors_take(node.slice):
             return "[]"
         return None
     if isinstance(node, ast.Attribute):
-        is_view = node.attr in torch_table().view_attributes and values.is_tensor(node.value, place)
+        is_view = node.attr in torch_table().view_attributes and place.is_tensor(node.value)
         return node.attr if is_view else None
     method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if method in torch_table().returns_views | torch_table().may_return_view:
         return method
-    return multi_view(node) or custom_function(node, values, place)
+    return multi_view(node) or custom_function(node, place)
 
 
-def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+def leaf(node: ast.expr, place: Place) -> str | None:
     """Return how the expression makes a leaf that requires grad, or a module with parameters; else None."""
     if not isinstance(node, ast.Call):
         return None
@@ -42,7 +42,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return "requires_grad_"
     if any(k.arg == "requires_grad" and getattr(k.value, "value", None) is True for k in node.keywords):
         return last_name(node.func)
-    called, name = values.named(node.func, place), last_name(node.func)
+    called, name = place.named(node.func), last_name(node.func)
     if called is UNKNOWN:
         # The call was in a constructor that has returned, so only the spelling is left.
         text = ast.unparse(node.func)
@@ -57,12 +57,12 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     return name if issubclass(called, torch.nn.Module) and is_library_class(called) else None
 
 
-def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+def expanded(node: ast.expr, place: Place) -> str | None:
     name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name if name in torch_table().expands | torch_table().expands_several else None
 
 
-def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+def anything(node: ast.expr, place: Place) -> str | None:
     """Return the name of any operation of torch's that makes a new tensor; None for views, in-place calls and
     the program's own functions.
 
@@ -70,9 +70,9 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
         return "operator"
-    if not isinstance(node, ast.Call) or view(node, values, place) is not None:
+    if not isinstance(node, ast.Call) or view(node, place) is not None:
         return None
-    called, name = values.named(node.func, place), last_name(node.func)
+    called, name = place.named(node.func), last_name(node.func)
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return None
     if called is UNKNOWN:
@@ -86,11 +86,11 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     return name if is_torchs or isinstance(called, type(torch.add)) else None
 
 
-def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+def custom_function(node: ast.expr, place: Place) -> str | None:
     """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``, or None."""
     match node:
         case ast.Call(func=ast.Attribute(value=owner, attr="apply")):
-            kind = values.named(owner, place)
+            kind = place.named(owner)
             is_function = isinstance(kind, type) and issubclass(kind, torch.autograd.Function)
             return last_name(owner) if is_function else None
     return None

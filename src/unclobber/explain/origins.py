@@ -22,7 +22,7 @@ from ._live import LiveFrame, stack_of
 from .assignments import assignments, may_set
 from .makers import Accepts, is_library_class, multi_view, view, viewed
 from .operands import bind_code
-from .places import COMPREHENSIONS, LiveValues, Place, instructions
+from .places import COMPREHENSIONS, Place, instructions
 
 _DEEPEST = 12  # limit of steps back, because a longer way has no certain end
 
@@ -54,7 +54,7 @@ _MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.Dict
 """The comprehension that makes a container of each type."""
 
 
-class Finder(LiveValues):
+class Finder:
     """Search for the origin of expressions in the frames of one failure.
 
     Args:
@@ -66,7 +66,7 @@ class Finder(LiveValues):
     def __init__(
         self, live_frames: Sequence[LiveFrame], accepts: Accepts, *, through_views: bool = False
     ) -> None:
-        super().__init__(live_frames)
+        self.live_frames = live_frames
         self.accepts = accepts
         self.through_views = through_views
 
@@ -76,7 +76,7 @@ class Finder(LiveValues):
         for _ in range(_DEEPEST + 1):
             if not isinstance(step, At):
                 return step
-            how = self.accepts(step.node, self, step.place)
+            how = self.accepts(step.node, step.place)
             if how is not None:
                 return self.made(step.node, step.place, how)
             step = self._before(step.node, step.place, step.element)
@@ -85,7 +85,7 @@ class Finder(LiveValues):
     def _before(self, node: ast.expr, place: Place, element: tuple[int, ...]) -> Step:
         """Return the step before an expression, by its kind of syntax: the expression before, the origin, or
         None if neither is certain."""
-        if self.through_views and view(node, self, place) is not None:
+        if self.through_views and view(node, place) is not None:
             base = viewed(node)
             if base is not None:
                 return At(base, place)
@@ -118,7 +118,7 @@ class Finder(LiveValues):
         files = [live_frame.code.co_filename for live_frame in self.live_frames]
         if len(ways) > 1 or may_set(name, code.co_filename, files):
             return None
-        return At(value, Place(code, source, statement))
+        return At(value, Place(self.live_frames, code, source, statement))
 
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
         """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
@@ -132,17 +132,18 @@ class Finder(LiveValues):
     # --- variables ------------------------------------------------------------------------------------
     def _of_name(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
         """Return the step before a variable: a comprehension, closure, global, parameter or assignment."""
-        now = self.value(ast.Name(name, ast.Load()), place)
+        now = place.value(ast.Name(name, ast.Load()))
         if element and not (type(now) is tuple or isinstance(now, torch.Tensor) or _only_read(name, place)):
             return None
         # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
         # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
         if name in place.inner:
-            return self._of_comprehension(name, place, place) if place == self.place(place.depth) else None
+            is_running = place == Place.of(self.live_frames, place.depth)
+            return self._of_comprehension(name, place, place) if is_running else None
         if place.scope is None:
             if place.depth is None or place.code.co_name not in COMPREHENSIONS:
                 return None
-            outer = self.place(place.depth + 1)
+            outer = Place.of(self.live_frames, place.depth + 1)
             return None if outer is None else self._of_comprehension(name, place, outer)
         # A closure's variable comes before a global of the same name:
         # tests/programs/UC203/closure_s_variable_and_a_global_of_the_same_name.py.
@@ -177,7 +178,7 @@ class Finder(LiveValues):
         if same is not None:
             return At(same, there)
         if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
-            ways = {self.accepts(element, self, there) for element in iterated.elts}
+            ways = {self.accepts(element, there) for element in iterated.elts}
             if not position and None not in ways:
                 return self.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
         return None
@@ -193,7 +194,7 @@ class Finder(LiveValues):
             literal = earlier.value if earlier is not None and not earlier.position else None
         if not isinstance(literal, (ast.List, ast.Tuple)):
             return None
-        return self._expression_of(self.value(loop.target, place), literal.elts, place)
+        return self._expression_of(place.value(loop.target), literal.elts, place)
 
     def _of_comprehension(self, name: str, place: Place, outer: Place) -> Step:
         """Return the iterated expression of ``row`` in ``[row.add_(1) for row in x]``, in the frame around
@@ -214,8 +215,8 @@ class Finder(LiveValues):
 
     def _is_multi_view(self, node: ast.expr, place: Place) -> bool:
         if multi_view(node) is not None:
-            return self.accepts(node, self, place) is not None
-        return isinstance(self.value(node, place), torch.Tensor)
+            return self.accepts(node, place) is not None
+        return isinstance(place.value(node), torch.Tensor)
 
     def _of_global(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
         """Return the step before a global variable of a module that is still running."""
@@ -226,7 +227,8 @@ class Finder(LiveValues):
         # An imported module's code is gone.
         if definition is None or definition.kind != "assigned" or depth is None:
             return None
-        return self._of_definition(definition, Place(codes[depth], place.source, place.at, depth), element)
+        there = replace(place, code=codes[depth], depth=depth, called=None)
+        return self._of_definition(definition, there, element)
 
     def _around(self, place: Place) -> Iterator[tuple[int, LiveFrame]]:  # none if the call is over
         outside = len(self.live_frames) if place.depth is None else place.depth + 1
@@ -239,7 +241,7 @@ class Finder(LiveValues):
             # tests/programs/UC203/closure_of_an_earlier_call.py.
             variable = ast.Name(name, ast.Load())
             if name in live_frame.code.co_cellvars and value_of(variable, live_frame.frame) is now:
-                outer = self.place(depth)
+                outer = Place.of(self.live_frames, depth)
                 return None if outer is None else self._of_name(name, outer, element)
         return None
 
@@ -249,7 +251,7 @@ class Finder(LiveValues):
             # A decorator such as `torch.no_grad()` passes the arguments on through torch's _contextlib.py.
             if is_plumbing(live_frame.code) or live_frame.code.co_filename.endswith("_contextlib.py"):
                 continue
-            caller = self.place(depth)
+            caller = Place.of(self.live_frames, depth)
             call = None if caller is None else caller.node
             if caller is None or not isinstance(call, ast.Call):
                 return None
@@ -262,7 +264,7 @@ class Finder(LiveValues):
 
     def _expression_of(self, value: Any, nodes: Sequence[ast.expr], place: Place) -> ast.expr | None:
         """Return the one expression that is this very object; None unless there is exactly one."""
-        same = [node for node in nodes if value is not UNKNOWN and self.value(node, place) is value]
+        same = [node for node in nodes if value is not UNKNOWN and place.value(node) is value]
         return same[0] if len({ast.dump(node) for node in same}) == 1 else None
 
     # --- attributes and elements ----------------------------------------------------------------------
@@ -271,7 +273,7 @@ class Finder(LiveValues):
 
         A library's module makes its own tensors, so its step leads to the expression that made the module.
         """
-        owner = self.value(node.value, place)
+        owner = place.value(node.value)
         value = None if owner is UNKNOWN else self.assigned(type(owner), node.attr)
         if value != "elsewhere":
             return value
@@ -283,8 +285,8 @@ class Finder(LiveValues):
         # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
         if multi_view(node.value) is not None:
             return At(node.value, place, (0,))
-        container = self.value(node.value, place)
-        index = self.value(node.slice, place)
+        container = place.value(node.value)
+        index = place.value(node.slice)
         if type(container) is tuple and type(index) is int and index >= 0:
             # A tuple's elements, unlike a list's, can't have been replaced:
             # tests/programs/UC203/index_of_chunk.py.
@@ -304,9 +306,9 @@ class Finder(LiveValues):
         if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
             return At(node.func.value, place, element)
         # The name may mean another function by now: tests/programs/UC205/function_renamed_since.py.
-        if isinstance(node.func, ast.Name) and not self.still_is(node.func.id, place):
+        if isinstance(node.func, ast.Name) and not place.still_is(node.func.id):
             return None
-        function = function_of(self.named(node.func, place))
+        function = function_of(place.named(node.func))
         if function is None or is_library(function.__code__):
             return None
         code = function.__code__
@@ -317,7 +319,8 @@ class Finder(LiveValues):
         returns = list(_returns(scope))
         if len(returns) != 1 or returns[0].value is None:
             return None
-        return At(returns[0].value, Place(code, source, returns[0], called=(node, place)), element)
+        there = Place(self.live_frames, code, source, returns[0], called=(node, place))
+        return At(returns[0].value, there, element)
 
 
 def _comprehension(node: ast.expr, place: Place, *kinds: type[_Comprehension]) -> _Comprehension | None:

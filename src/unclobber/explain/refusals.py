@@ -18,7 +18,6 @@ from ..source import is_own, is_plumbing, starts_program
 from ..torch_internals import compat
 from . import _targets
 from ._live import LiveFrame
-from .places import LiveValues
 
 
 class Kind(NamedTuple):
@@ -60,7 +59,7 @@ def _is_about_batch(text: str, live_frames: list[LiveFrame]) -> bool:
         return True
     if not any(_runs_transform(live_frame.code) for live_frame in live_frames):
         return False
-    tensor = _targets.find(LiveValues(live_frames)).tensor
+    tensor = _targets.find(live_frames).tensor
     return tensor is not None and not compat.tensors.has_batch(tensor)
 
 

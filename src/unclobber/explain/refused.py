@@ -24,7 +24,7 @@ from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
 from .describe import SessionView
 from .origins import Finder, Origin
-from .places import LiveValues, Place
+from .places import Place
 from .refusals import Kind, live_frames_of
 
 
@@ -76,10 +76,9 @@ class _Refused:
         self.frames = user_frames_of(live_frames)
         self.depth = user_depth(live_frames)
         """Index of the user's frame among the live frames; None if all are a library's."""
-        self.values = LiveValues(live_frames)
-        self.place = self.values.place(self.depth)
+        self.place = Place.of(live_frames, self.depth)
         """The user's expression that was refused."""
-        self.inner = self.values.place(0)
+        self.inner = Place.of(live_frames, 0)
         """The innermost expression, a library's or the user's."""
         self.ledger = session.ledger
 
@@ -161,7 +160,7 @@ class _Refused:
     def _target(self) -> WriteTarget:
         if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
-        target = _targets.find(self.values)
+        target = _targets.find(self.live_frames)
         return target if self._fits(target) else WriteTarget(target.operation)
 
     def _fits(self, target: WriteTarget) -> bool:
@@ -197,7 +196,7 @@ class _Refused:
         matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(place.node) if place.node else ():
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-                value = self.values.value(node, place)
+                value = place.value(node)
                 if isinstance(value, torch.Tensor) and is_meant(value):
                     matching.setdefault(id(value), (node, value))
         if not matching or (len(matching) > 1 and not first):
@@ -218,7 +217,7 @@ class _Refused:
         return write.at(site, operation, target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
-        target = _targets.written_at(self.values)
+        target = _targets.written_at(self.live_frames)
         return target.tensor if self._fits(target) else None
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
@@ -282,7 +281,7 @@ class _Refused:
             # A call in place has its receiver's value, and what it is given counts.
             value: Any = UNKNOWN
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-                value = self.values.value(node, place)
+                value = place.value(node)
             if isinstance(value, torch.nn.Module):
                 if any(parameter.requires_grad for parameter in value.parameters()):
                     return True
