@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..source import UNKNOWN, Stack
+from ..source import Stack
 from ..syntax import OPERATORS
 from ._live import LiveFrame
 from .makers import anything
@@ -95,7 +95,4 @@ def _operand(expression: ast.expr, node: Any, child: Any, place: Place) -> ast.e
 
 
 def _is_number(node: ast.expr, place: Place) -> bool:
-    if isinstance(node, ast.Constant):
-        return True
-    value = place.value(node)
-    return value is not UNKNOWN and isinstance(value, (int, float, complex))
+    return isinstance(node, ast.Constant) or isinstance(place.value(node), (int, float, complex))

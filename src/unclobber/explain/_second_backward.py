@@ -25,7 +25,6 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
     """Return the evidence for a backward that reached a freed node."""
     failure = _SecondBackward(live_frames)
     halted, mark = failure.halted, failure.freed_by()
-    joined = failure.joined
     attributes = failure.attributes()
     attribute = attributes[0] if len(attributes) == 1 else None
     in_place = bool(attributes) and all(each.in_place for each in attributes)
@@ -43,7 +42,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
         same_forward=failure.is_of_same_forward(mark),
-        joined=joined and joined[0],
+        joined=failure.joined,
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
         attribute_is_freed=attribute is not None and attribute.is_freed,
@@ -67,7 +66,7 @@ class _SecondBackward:
         """The freed node. An earlier backward freed it, whether or not this one reached it."""
         self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
         self.again = self._again()  # the earlier backward that began at the same tensor, or None
-        self.joined = self._joined()
+        self.joined, self.joined_stack = self._joined()
         """The operation of the last node on the way to the freed one that this call ran, and its stack."""
 
     def _halted(self) -> FreedNode | None:
@@ -86,15 +85,15 @@ class _SecondBackward:
         earlier = [freed.latest_before(node, call) for node in call.of_engine.starts]
         return next(filter(None, reversed(earlier)), None)
 
-    def _joined(self) -> tuple[Save, Stack] | None:
-        """Return it; None if the same tensor was the root."""
+    def _joined(self) -> tuple[Save | None, Stack]:
+        """Return them; None and an empty stack if the same tensor was the root."""
         if self.again is not None or self.freed is None or self.call is None:
-            return None
+            return None, ()
         for node in reversed(self.freed.way[:-1]):
             note = backward_calls.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
                 return of_node(node, note.stack), note.stack
-        return None
+        return None, ()
 
     def is_of_same_forward(self, mark: BackwardMark | None) -> bool:
         """Return whether all that this call began at was computed before the earlier backward."""
@@ -143,18 +142,17 @@ class _SecondBackward:
         if self.call is None or self.again is not None:
             return []
         # An input computed once may be the link instead: tied_an_input_that_was_computed_once.py.
-        joined = () if self.joined is None or self.hidden_state() else self.joined[1]
+        joined = () if self.hidden_state() else self.joined_stack
         is_state = joined and self.note is not None and user_frame(joined) == user_frame(self.note.stack)
         return _graph_attribute.find(self.call, self.frames, joined if is_state else ())
 
     def hidden_state(self) -> HiddenState:
         """Return the state that ties both graphs, by what sets it: a statement, a loop or a method."""
-        joined = () if self.joined is None else self.joined[1]
         freed = () if self.note is None else self.note.stack
         return (
-            _set_by_statement(joined, self.live_frames)
+            _set_by_statement(self.joined_stack, self.live_frames)
             or _set_by_loop(self.call, self.live_frames)
-            or _set_by_method(joined, freed, self.frames)
+            or _set_by_method(self.joined_stack, freed, self.frames)
         )
 
     def behind_backward(self, state: HiddenState) -> Frame | None:

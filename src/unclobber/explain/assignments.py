@@ -36,19 +36,17 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
 
 def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
     """Yield the values that ``scope`` sets or registers on ``owner.name``, each with its statement."""
-
-    def is_it(target: ast.expr) -> bool:
-        return dotted(target) == f"{owner}.{name}"
-
+    wanted = f"{owner}.{name}"
     for node in ast.walk(scope):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if is_it(target):
+                targets = [dotted(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+                if dotted(target) == wanted:
                     if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                         yield node.value, node
-                elif isinstance(target, ast.Tuple) and any(is_it(element) for element in target.elts):
-                    index = next(i for i, element in enumerate(target.elts) if is_it(element))
-                    parallel = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(target.elts)
+                elif wanted in targets:
+                    parallel = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(targets)
+                    index = targets.index(wanted)
                     yield (node.value.elts[index] if parallel else node.value), node  # type: ignore[attr-defined]
         match node:
             case ast.Expr(value=ast.Call(func=called, args=[ast.Constant(value=attr), value, *_])):

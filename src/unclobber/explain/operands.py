@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType, ModuleType
 
+import torch
+
 from ..derivatives import Rule
 from ..source import Located, ParsedSource
 from ..syntax import OPERATORS, dotted, imported_by, last_name, out_of_place
@@ -73,8 +75,7 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
 
 
 def is_torch(code: CodeType) -> bool:
-    home = getattr(sys.modules.get("torch"), "__path__", [""])[0]
-    return bool(home) and code.co_filename.startswith(home)
+    return code.co_filename.startswith(torch.__path__[0])
 
 
 # --- operators ---------------------------------------------------------------------------------

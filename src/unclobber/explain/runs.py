@@ -49,14 +49,12 @@ def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None
 def _first_that_differs(forward: Sequence[Any], again: Sequence[Any]) -> tuple[Any, Any]:
     # The line counts: runs that take different branches differ there first
     # (tests/programs/UC105/checkpoint_a_counter_decides.py).
-    for first, second in zip_longest(forward, again):
-        if first is None or second is None or _key(first) != _key(second):
-            return first, second
-    return None, None
+    pairs = zip_longest(forward, again)
+    return next(((first, second) for first, second in pairs if _key(first) != _key(second)), (None, None))
 
 
 def _key(run_save: Any) -> Any:
-    return _inside(run_save.stack), run_save.shape, run_save.dtype
+    return run_save and (_inside(run_save.stack), run_save.shape, run_save.dtype)
 
 
 def _inside(stack: Stack) -> Stack:  # a library's frames if there are none of the program

@@ -7,8 +7,6 @@ library's, and the line that called the function is the program's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from ..model import shown_name
@@ -31,10 +29,12 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
     """
     sentences = []
     # Several entries of one function: it was compiled again for other shapes.
-    compilations = list(dict.fromkeys(compat.compilers.compilations(started_at // 1000)))
-    if compiled := [(name, path, line) for name, path, line in compilations if not is_library(path)]:
+    compilations = dict.fromkeys(compat.compilers.compilations(started_at // 1000))
+    places = [(name, _place(path, line)) for name, path, line in compilations if not is_library(path)]
+    if places:
+        compiled = listing([f"`{name}` ({place})" for name, place in places], limit=3)
         sentences.append(
-            f"torch.compile made code of {_names(compiled)}: its saves and its writes to what goes in are "
+            f"torch.compile made code of {compiled}: its saves and its writes to what goes in are "
             "watched, but not what its backward writes through `.data`"
         )
     if replay is not None:
@@ -47,10 +47,6 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
             f"what they overwrite is not seen{graphed}"
         )
     return tuple(sentences)
-
-
-def _names(functions: Sequence[tuple[str, str, int]]) -> str:
-    return listing([f"`{name}` ({_place(path, line)})" for name, path, line in functions], limit=3)
 
 
 def _place(path: str, line: int) -> str:
