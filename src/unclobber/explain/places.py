@@ -29,7 +29,7 @@ class Place:
     at: ast.stmt  # the statement that reads the expression
     depth: int | None = None  # index of its frame among the live frames; None if the call is over
     node: ast.expr | ast.stmt | None = field(default=None, compare=False)
-    """What that frame is running, wherever the expression is; None if the call is over."""
+    """The expression or statement that this frame runs; None if the call is over."""
     called: tuple[ast.Call, Place] | None = None
     """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
     inner: frozenset[str] = frozenset()  # variables of the comprehensions around the expression

@@ -74,11 +74,12 @@ class _Refused:
         self.kind = kind
         self.live_frames = live_frames
         self.frames = user_frames_of(live_frames)
+        self.names = ProgramNames(self.frames)
         self.depth = user_depth(live_frames)
         """Index of the user's frame among the live frames; None if all are a library's."""
         self.place = Place.of(live_frames, self.depth)
         """The user's expression that was refused."""
-        self.inner = Place.of(live_frames, 0)
+        self.inner = Place.of(live_frames, 0) if live_frames else None
         """The innermost expression, a library's or the user's."""
         self.ledger = session.ledger
 
@@ -93,10 +94,12 @@ class _Refused:
         leaf_shown = target.made_here and is_leaf and self.kind.subject == "view of a leaf"
         origin = self._origin(target, leaf_shown)
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
-        module_hook = None
+        module_hook = leaf_name = None
         written = self._written_by_library() if tensor is None else tensor
         leaf = written if written is None or written._base is None else written._base
         if self.kind.subject in ("leaf", "view of a leaf"):
+            if tensor is not None and leaf is not None:
+                leaf_name = self.names.parameter(leaf) or self.names.variable(leaf)
             module_hook, stack = _modules.leaf_hook(leaf, self.frames)
             if made is None and stack is not None:
                 made, leaf_shown = self._made(stack, "requires_grad_", target, leaf), True
@@ -116,7 +119,7 @@ class _Refused:
             write=refused,
             made=made,
             how=None if origin is None else origin.how,
-            leaf=self._leaf_name(tensor),
+            leaf=leaf_name,
             leaf_shown=leaf_shown,
             module_hook=module_hook,
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
@@ -138,7 +141,7 @@ class _Refused:
         # A module reads its own parameter in a library's line.
         parameter = self._operand(_is_stale, first=True, innermost=True).tensor if view is None else view
         is_flat = parameter is not None and compat.tensors.is_flat(parameter._base)
-        owner = ProgramNames(self.frames).owner(parameter) if parameter is not None and is_flat else None
+        owner = self.names.owner(parameter) if parameter is not None and is_flat else None
         name = None if owner is None else owner[0]
         wrote = None if parameter is None else self.ledger.view_writes.last(parameter)
         site = None if wrote is None else resolve(wrote.stack)
@@ -270,10 +273,10 @@ class _Refused:
         """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to,
         besides the leaf; or it computes a parametrized weight. What writes a parameter outside of a
         ``forward`` updates it."""
-        place = self.place
-        if (site is not None and site.parametrizes) or place is None:
-            return site is not None and site.parametrizes
-        if isinstance(leaf, torch.nn.Parameter) and self.frames[0].f_code.co_name != "forward":
+        if site is not None and site.parametrizes:
+            return True
+        place, is_parameter = self.place, isinstance(leaf, torch.nn.Parameter)
+        if place is None or (is_parameter and place.code.co_name != "forward"):
             return False
         todo: list[ast.AST] = [place.at]
         while todo:
@@ -302,7 +305,7 @@ class _Refused:
         about to give it its next value, or it is an argument and the call's value is dropped."""
         if not isinstance(target, ast.Name):
             return False
-        code = self.frames[0].f_code
+        code = place.code
         is_own = code.co_name == "<module>" or target.id in (*code.co_varnames, *code.co_cellvars)
         called = [each.at.located() for each in self.live_frames[(self.depth or 0) + 1 :][:1]]
         is_dropped = any(at is not None and isinstance(at.statement, ast.Expr) for at in called)
@@ -362,7 +365,7 @@ class _Refused:
             return ModuleHook()
         code = call.hook()
         name = None if code is None or code.co_name == "<lambda>" else code.co_name
-        return ModuleHook(ProgramNames(self.frames).module(by.module), call.given, name)
+        return ModuleHook(self.names.module(by.module), call.given, name)
 
     def _made(
         self, stack: Stack, how: str | None, target: WriteTarget, tensor: torch.Tensor | None
@@ -372,7 +375,7 @@ class _Refused:
         if site is None or tensor is None:
             return None
         is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
-        name = ProgramNames(self.frames).parameter(tensor) if is_owned else None
+        name = self.names.parameter(tensor) if is_owned else None
         expression = self.place.source.text(target.base) if self.place and target.base else None
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
@@ -386,12 +389,6 @@ class _Refused:
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
-
-    def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
-        if tensor is None or self.kind.subject not in ("leaf", "view of a leaf"):
-            return None
-        leaf = tensor._base if tensor._base is not None else tensor
-        return ProgramNames(self.frames).parameter(leaf) or ProgramNames(self.frames).variable(leaf)
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
