@@ -151,26 +151,6 @@ NESTED: dict[str, frozenset[str]] = {
 """Functions that only pass their arguments on to another."""
 
 
-@dataclass(frozen=True)
-class ModuleForm:
-    """The tensors that one of torch's modules saves: its call's arguments, its result and its own tensors."""
-
-    operations: Mapping[str, Roles]  # role to `input`, `target`, `RESULT` or an attribute such as `.weight`
-    inner: frozenset[str]  # the Python functions that `forward` may run
-
-
-def _module_of(operations: Mapping[str, Roles], *inner: str) -> ModuleForm:
-    """Return the form of a module that gives its function its own parameters and statistics."""
-    own = ("weight", "bias", "running_mean", "running_var")
-    return ModuleForm(
-        {
-            operation: {role: f".{given}" if given in own else given for role, given in roles.items()}
-            for operation, roles in operations.items()
-        },
-        frozenset(inner),
-    )
-
-
 _ACTIVATIONS = (
     "ReLU", "ELU", "CELU", "SiLU", "Mish", "GELU", "Tanh", "Sigmoid", "Hardtanh", "Hardswish", "Hardsigmoid",
     "Softplus", "GLU",
@@ -184,18 +164,21 @@ _CALLS = {
 }  # fmt: skip
 """Modules that pass their arguments on to one Python function."""
 
-MODULES: dict[str, ModuleForm] = {
-    **{name: _module_of({name.lower(): _POINTWISE}, name.lower()) for name in _ACTIVATIONS},
-    **{name: _module_of(PYTHON_FUNCTIONS[called], called) for name, called in _CALLS.items()},
-    "PReLU": _module_of(FUNCTIONS["prelu"].operations),
-    "Linear": _module_of(FUNCTIONS["linear"].operations),
-    **{f"Conv{n}d": _module_of(_CONV.operations, f"Conv{n}d._conv_forward") for n in (1, 2, 3)},
-    **{f"ConvTranspose{n}d": _module_of(_CONV.operations) for n in (1, 2)},
-    "LayerNorm": _module_of(_NORM, "layer_norm"),
-    "GroupNorm": _module_of(_NORM, "group_norm"),
-    "_BatchNorm": _module_of(_NORM, "batch_norm"),
-    "MaxPool2d": _module_of(PYTHON_FUNCTIONS["_max_pool2d"], "boolean_dispatch.<locals>.fn", "_max_pool2d"),
+MODULES: dict[str, tuple[Mapping[str, Roles], set[str]]] = {
+    **{name: ({name.lower(): _POINTWISE}, {name.lower()}) for name in _ACTIVATIONS},
+    **{name: (PYTHON_FUNCTIONS[called], {called}) for name, called in _CALLS.items()},
+    "PReLU": (FUNCTIONS["prelu"].operations, set()),
+    "Linear": (FUNCTIONS["linear"].operations, set()),
+    **{f"Conv{n}d": (_CONV.operations, {f"Conv{n}d._conv_forward"}) for n in (1, 2, 3)},
+    **{f"ConvTranspose{n}d": (_CONV.operations, set()) for n in (1, 2)},
+    "LayerNorm": (_NORM, {"layer_norm"}),
+    "GroupNorm": (_NORM, {"group_norm"}),
+    "_BatchNorm": (_NORM, {"batch_norm"}),
+    "MaxPool2d": (PYTHON_FUNCTIONS["_max_pool2d"], {"boolean_dispatch.<locals>.fn", "_max_pool2d"}),
 }
-"""torch's modules, by the class whose ``forward`` ran."""
+"""torch's modules, by the class whose ``forward`` ran: what its operations save, and the Python functions
+that ``forward`` may run."""
 
 MODULE_ARGUMENTS = ("input", "target")  # the tables' names for the arguments of a module's call
+MODULE_TENSORS = frozenset({"weight", "bias", "running_mean", "running_var"})
+"""Parameters and statistics that a module gives its function as the arguments of these names."""

@@ -338,14 +338,14 @@ def bind(
 
 def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     """Match the call of one of torch's modules, whose ``forward`` is the first of ``names``."""
-    form = callables.MODULES.get(names[0].removesuffix(".forward"))
-    roles = None if form is None else _roles(form.operations, rule)
-    if form is None or roles is None or not set(names[1:]) <= form.inner:
+    operations, inner = callables.MODULES.get(names[0].removesuffix(".forward"), ({}, set()))
+    roles = _roles(operations, rule)
+    if roles is None or not set(names[1:]) <= inner:
         return NOTHING
     arguments = _given(roles, bind(node.args, node.keywords, callables.MODULE_ARGUMENTS) or {}, rule)
     return Operands(
         arguments,
-        {role: given for role, given in roles.items() if given.startswith(".")},
+        {role: f".{given}" for role, given in roles.items() if given in callables.MODULE_TENSORS},
         _results(roles),
         # Of the operations whose in-place version has a node of its own: `elu_`.
         arguments.get("self") if rule.operation.endswith("_") else None,
