@@ -109,8 +109,6 @@ ALIASES = {
 }
 """Other names of the same function; ``torch.special`` functions are called by their bare names."""
 
-MATMUL = frozenset({"matmul", "__matmul__", "__rmatmul__"})
-
 _NORM = {
     "native_layer_norm": {"input": "input", "weight": "weight", "bias": "bias"},
     "native_group_norm": {"input": "input", "weight": "weight"},

@@ -177,7 +177,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     bare = out_of_place(name)
     in_place = bare != name
     bare = callables.ALIASES.get(bare, bare)
-    if bare in callables.MATMUL:
+    if bare in ("matmul", "__matmul__"):
         bound = bind_call(node, source, Form(("input", "other"), {}, required=2))
         return _matmul(bound["input"], bound["other"], rule, edges) if bound else NOTHING
     form = callables.FUNCTIONS.get(bare)

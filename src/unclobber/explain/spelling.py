@@ -56,11 +56,11 @@ def spell(
         return Spelling(operation=_without_rule(node_name, stack) if rule is None else rule.operation)
     needed = None if edges is None else rule.needed(edges)
     names = _names(rule, role, stack, edges, shape)
-    expression = _expression(rule, role, names)
+    bare = role.partition("[")[0]
+    expression = None if names.is_copy else names.texts.get(role) or names.texts.get(bare)
     reasons = Reasons(node_name, role, needed, is_complex=is_complex)
     read_by = reasons.read_for
     gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
-    bare = role.partition("[")[0]
     words = {key: text for key, text in names.texts.items() if key != bare}
     transposed = not names.linear and rule.operation in _MAY_TRANSPOSE
     own = expression or (None if transposed else name or _UNNAMED.get(bare))
@@ -125,7 +125,7 @@ class _Names:
 
     texts: Mapping[str, str]
     extents: Mapping[str, Extent | None] = field(default_factory=dict)
-    self_is_copy: bool = False  # whether the node saved a copy of its operand `self`
+    is_copy: bool = False  # whether the node saved a copy of the operand
     linear: bool = False
 
 
@@ -140,17 +140,18 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     extents: dict[str, Extent | None] = {}
     for key, node in matched.arguments.items():
         text = _text(node, located.source)
-        if text is not None and _fits(node, shape, key):
+        # A number has no dimensions.
+        is_number = isinstance(node, ast.Constant) and bool(shape) and key == "self"
+        if text is not None and not is_number:
             texts[key], extents[key] = text, located.source.extent(node)
     for key, attribute in matched.attributes.items():
         called = located.node.func if isinstance(located.node, ast.Call) else None
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
             texts[key] = f"{located.source.text(called)}{attribute}"
-    results = _result_texts(rule, matched, located)
+    results, kept = _result_texts(rule, matched, located), rule.keeps(role)
     if matched.target is None:
         # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names
         # (tests/unit/explain/test_spelling.py).
-        kept = rule.keeps(role)
         if kept is not None and kept.output:
             texts = {key: text for key, text in texts.items() if text not in results.values()}
         else:
@@ -160,20 +161,9 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     left = _DEFAULTS.get(rule.operation, {})
     texts |= {key: text for key, text in left.items() if texts.get(key, "None") == "None"}
     # An in-place operation that needs the old value of the tensor it writes saves a copy.
-    self_is_copy = matched.target is not None and bool(matched.arguments)
-    return _Names(texts, extents, self_is_copy, matched.linear)
-
-
-def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:  # a number has no dimensions
-    return not (isinstance(node, ast.Constant) and shape is not None and len(shape) > 0 and key == "self")
-
-
-def _expression(rule: Rule, role: str, names: _Names) -> str | None:
-    kept = rule.keeps(role)
-    bare = role.partition("[")[0]
-    if kept is not None and not kept.output and bare == "self" and names.self_is_copy:
-        return None
-    return names.texts.get(role) or names.texts.get(bare)
+    is_operand = kept is not None and not kept.output and role.partition("[")[0] == "self"
+    is_copy = is_operand and matched.target is not None and bool(matched.arguments)
+    return _Names(texts, extents, is_copy, matched.linear)
 
 
 def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
@@ -322,19 +312,16 @@ def _written_through(
         return _renormalised(node, outer, source)
     # The function behind `F.threshold` is called `_threshold`.
     can_write = outer.co_qualname.removesuffix(".forward").lstrip("_") in torch_table().inplace
-    is_written = can_write and _does_in_place(between[-1].co_name.lstrip("_"), operation)
-    return (bind_code(node, outer) or {}).get("input") if is_written else None
+    function = between[-1].co_name.lstrip("_")
+    # Dropout in place multiplies by its mask.
+    by_dropout = "dropout" in function and operation in ("mul_", "zero_")
+    if not can_write or not (by_dropout or operation == _RUNS_IN_PLACE.get(function, f"{function}_")):
+        return None
+    return (bind_code(node, outer) or {}).get("input")
 
 
 _RUNS_IN_PLACE = {"relu6": "hardtanh_", "selu": "elu_", "rrelu": "rrelu_with_noise_"}
 """The operations of functions whose in-place version runs one of another name."""
-
-
-def _does_in_place(function: str, operation: str) -> bool:
-    """Return whether the operation is what a function of torch's runs if it works in place."""
-    # Dropout in place multiplies by its mask.
-    by_dropout = "dropout" in function and operation in ("mul_", "zero_")
-    return by_dropout or operation == _RUNS_IN_PLACE.get(function, f"{function}_")
 
 
 def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
