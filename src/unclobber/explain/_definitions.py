@@ -183,8 +183,8 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
         node = todo.pop()
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
             yield node
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if node.name == name:
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            if getattr(node, "name", None) == name:
                 yield node
             continue
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -199,8 +199,6 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
             # Of a comprehension's variables, only those of ``:=`` are the enclosing scope's.
             inside = (part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
             yield from (target for target in inside if target.id == name)
-            continue
-        if isinstance(node, ast.Lambda):
             continue
         # ``x += …`` on a tensor leaves the same object, so its target binds nothing (see `reaching`).
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dis
 import os
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import NamedTuple
 
 from ..model import CODES, Variant
@@ -57,16 +57,16 @@ def _is_about_batch(text: str, live_frames: list[LiveFrame]) -> bool:
     """Return whether ``vmap`` ran, and what was written has no batch; some sentences are about any shapes."""
     if "vmapped over" in text:
         return True
-    if not any(_runs_transform(live_frame.code) for live_frame in live_frames):
+    if not any(live_frame.code.co_filename.endswith(_TRANSFORMS) for live_frame in live_frames):
         return False
     tensor = _targets.find(live_frames).tensor
     return tensor is not None and not compat.tensors.has_batch(tensor)
 
 
-def _runs_transform(function: CodeType) -> bool:
-    """Return whether a frame's code is ``torch.func``'s own; AOTAutograd's files are in that folder, too."""
-    folder, name = os.path.split(function.co_filename)
-    return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
+_TRANSFORMS = tuple(
+    os.path.join(os.sep, "_functorch", name) for name in ("eager_transforms.py", "vmap.py", "apis.py")
+)
+"""The files of ``torch.func``; AOTAutograd's are in that folder, too."""
 
 
 def live_frames_of(error: BaseException) -> list[LiveFrame]:

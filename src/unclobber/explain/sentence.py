@@ -230,10 +230,8 @@ def _forward_name(node: Any) -> str:  # empty for None
 def _operation_of(name: str) -> str:
     # As torch's `Node::forward_op_name` does (torch/csrc/autograd/node.cpp, since 2.13): `Pow1` for
     # `PowBackward1`
-    before, separator, number = name.rpartition("Backward")
-    if not separator or not (number == "" or number.isdecimal()):
-        return name
-    return before + ("" if number == "0" else number)
+    match = re.fullmatch(r"(.*)Backward(\d*)", name)
+    return name if match is None else match[1] + ("" if match[2] == "0" else match[2])
 
 
 _TRANSLATED = re.compile(r"(Sparse)?(CPU|CUDA)(Byte|Char|Double|Float|Half|Int|Long|Short)Type")
