@@ -7,7 +7,6 @@ variables are still alive.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -42,14 +41,14 @@ def evidence(
         goes_on: Whether backward goes on, right or wrong.
         node: The node that unpacks it, or will; None for the node that runs.
     """
-    runs, frames = node is None, user_frames()
+    runs, names = node is None, ProgramNames(user_frames())
     node = compat.graph.current_node() if runs else node
     role = reads.role_of(node, state.saved)
     # The sentence first: searching names reads tensors, and reading a stale view may give it a new history.
     known = runs or not _is_view(state.saved)
     torch_message = sentence.of(state, node, role, goes_on=goes_on) if known else None
-    save = of_saved(state.saved, node, role, frames)
-    return _evidence(state, session, save, node, frames, torch_message=torch_message, repaired=repaired)
+    save = of_saved(state.saved, node, role, names)
+    return _evidence(state, session, save, node, names, torch_message=torch_message, repaired=repaired)
 
 
 def _is_view(saved: SavedTensor) -> bool:  # torch rebuilds a view's history when it is read, which may fail
@@ -84,10 +83,10 @@ def held_elsewhere(
         read: The stack of the recomputation that reads it.
         held: The holder, as ``save.of_held`` takes it.
     """
-    frames, node = user_frames(), compat.graph.current_node()
-    save = of_held(state.saved, frames, **held)
+    names, node = ProgramNames(user_frames()), compat.graph.current_node()
+    save = of_held(state.saved, names, **held)
     facts = {"repaired": repaired, "read": resolve(read), "torch_message": torch_message}
-    return _evidence(state, session, save, node, frames, kind, **facts)
+    return _evidence(state, session, save, node, names, kind, **facts)
 
 
 def _evidence(
@@ -95,15 +94,15 @@ def _evidence(
     session: SessionView,
     save: Save,
     node: Any,
-    frames: list[FrameType],
+    names: ProgramNames,
     kind: Literal["saved", "ctx", "recompute", "cache"] = "saved",
     **facts: Any,
 ) -> Evidence:
     """Build the evidence from the save's state, its writes and the running backward, and ``facts``."""
     saved, ledger = state.saved, session.ledger
-    written = write.writes(state, ledger, frames)
+    written = write.writes(state, ledger, names)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
-    gradient = ProgramNames(frames).gradient(saved.alias) if by_backward else None
+    gradient = names.gradient(saved.alias) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     hidden = saved.fingerprint if _has_changed_past_torch(saved, ledger) else None
     log = None if saved.entry is None else saved.entry.log

@@ -124,10 +124,8 @@ def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]
     for tensor in tensors:
         start = compat.graph.grad_fn(tensor)
         mark = None if start is None else latest_before(start, call)
-        if mark is not None:
-            every = compat.graph.reachable([start])
-            if every is not None and id(node) in every and not mark.chosen:
-                return mark
+        if mark is not None and not mark.chosen and id(node) in (compat.graph.reachable([start]) or {}):
+            return mark
     return None
 
 

@@ -207,9 +207,7 @@ def _schema_form(rule: Rule) -> Form:
     names = tuple(roles[a.name] for a in rule.arguments if not a.keyword_only)
     required = sum(a.default is None for a in rule.arguments if not a.keyword_only)
     roles.update(dict.fromkeys(rule.returns, RESULT))
-    method = None
-    if "input" in names and names[0] != "input":
-        method = ("input", *(name for name in names if name != "input"))
+    method = ("input", *(name for name in names if name != "input")) if "input" in names else None
     return Form(names, {rule.operation: roles}, method, required)
 
 

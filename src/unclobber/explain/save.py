@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 import torch
@@ -40,7 +39,7 @@ def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: 
     )
 
 
-def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
+def of_saved(saved: SavedTensor, node: Any, role: str | None, names: ProgramNames) -> Save:
     """Return the facts of a tensor that autograd saved for ``node``."""
     stack, by_compiler = saved.stack, compat.compilers.is_compilers_function(type(node))
     if by_compiler and (place := _POSITION.fullmatch(role or "")) is not None:
@@ -48,7 +47,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
         role = "result" if is_result else role
     site = resolve(stack)
     shape = tuple(saved.alias.shape)
-    name = ProgramNames(frames).parameter(_as_it_is(saved))
+    name = names.parameter(_as_it_is(saved))
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
     # tests/silent/test_recompute.py.
     not_own = [code for code in saved.stack[::2] if not is_own(code)]
@@ -84,7 +83,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
 
 def of_held(
     saved: SavedTensor,
-    frames: list[FrameType],
+    names: ProgramNames,
     operation: str,
     role: str | None = None,
     node: str | None = None,
@@ -98,7 +97,7 @@ def of_held(
         cached: Whether it is the operation's result, of which no variable is known any more.
     """
     site = resolve(saved.stack)
-    expression = spelling.result_at(saved.stack) if cached else ProgramNames(frames).variable(saved.alias)
+    expression = spelling.result_at(saved.stack) if cached else names.variable(saved.alias)
     if role is not None and site is not None and site.source == role:
         expression = role
     return replace(
@@ -109,7 +108,7 @@ def of_held(
         role=role,
         expression=expression,
         extent=spelling.mention(saved.stack, expression),
-        name=ProgramNames(frames).parameter(_as_it_is(saved)),
+        name=names.parameter(_as_it_is(saved)),
     )
 
 

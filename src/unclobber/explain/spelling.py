@@ -209,12 +209,11 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
 
 
 def _unpacked(located: Located) -> list[ast.expr]:
-    statement = located.statement
-    if not isinstance(statement, ast.Assign) or statement.value is not located.node:
-        return []
-    target = statement.targets[0]
-    elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-    return elements if all(isinstance(element, (ast.Name, ast.Attribute)) for element in elements) else []
+    match located.statement:
+        case ast.Assign(targets=[ast.Tuple(elts=parts) | ast.List(elts=parts), *_], value=value):
+            is_whole = value is located.node and all(isinstance(p, (ast.Name, ast.Attribute)) for p in parts)
+            return parts if is_whole else []
+    return []
 
 
 def _text(node: ast.AST, source: ParsedSource) -> str | None:

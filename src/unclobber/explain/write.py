@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -39,7 +38,7 @@ def by(operation: str, stack: Stack) -> Write:
     return at(resolve(stack), operation, spelling.spell_write(operation, stack))
 
 
-def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
+def writes(state: SaveState, ledger: Ledger, names: ProgramNames) -> tuple[Write, ...]:
     """Return the writes to a saved tensor with their sources; writes of one line and operation are merged."""
     folded: dict[Any, Write] = {}
     version = state.saved.version
@@ -59,7 +58,7 @@ def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[W
             after = version + min(event.bumps, counters[nth + 1] - version)
         earlier = folded.get(key)
         if earlier is None:
-            folded[key] = _write(event, overlaps, site, version, after, state, ledger, frames)
+            folded[key] = _write(event, overlaps, site, version, after, state, ledger, names)
         else:
             folded[key] = replace(
                 earlier,
@@ -79,14 +78,13 @@ def _write(
     after: int,
     state: SaveState,
     ledger: Ledger,
-    frames: list[FrameType],
+    names: ProgramNames,
 ) -> Write:
     """Build one write: its place, its writer, the versions around it, and how it passed the counter."""
     # The lines of one run of compiled code move the counter once, at its end.
     bumped = after > before or isinstance(event.operation, TracedName)
     actor = event.actor() if event.actor is not None else None
     writer: dict[str, Any] = {}
-    names = ProgramNames(frames)
     if isinstance(actor, torch.optim.Optimizer):
         stepped = [saved for saved, other in _written_at_line(event, state, ledger) if other is actor]
         paths = {names.parameter(saved.alias) for saved in stepped}
