@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..model import CODES, Finding, internal_error_in
 from ..torch_internals import compat
+
+_Made = TypeVar("_Made", Finding, Finding | None)
 
 
 def bare_finding(code: str, fault: str | None = None, *, message: str | None = None, **facts: Any) -> Finding:
@@ -21,9 +23,7 @@ def bare_finding(code: str, fault: str | None = None, *, message: str | None = N
     return Finding(code, message or CODES[code].bare_fact, notes=() if fault is None else (fault,), **facts)
 
 
-def finding_or_fallback(
-    make: Callable[[], Finding | None], known_facts: Callable[[], Finding]
-) -> Finding | None:
+def finding_or_fallback(make: Callable[[], _Made], known_facts: Callable[[], Finding]) -> _Made | Finding:
     """Return the finding with its explanation, or one without if an internal error prevents it.
 
     Args:

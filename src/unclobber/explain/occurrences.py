@@ -381,9 +381,7 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
 
     message = uc101.FROZEN.message.format(what="a tensor")
     known = bare_finding("UC101", message=message, saved=facts, variant="frozen")
-    finding = finding_or_fallback(make, lambda: known)
-    assert finding is not None
-    return finding
+    return finding_or_fallback(make, lambda: known)
 
 
 def _unplaced(saved: SavedTensor) -> Save | None:
