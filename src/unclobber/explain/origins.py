@@ -54,21 +54,13 @@ _MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.Dict
 """The comprehension that makes a container of each type."""
 
 
+@dataclass(frozen=True)
 class Finder:
-    """Search for the origin of expressions in the frames of one failure.
+    """Search for the origin of expressions in the frames of one failure."""
 
-    Args:
-        live_frames: The frames of the failed call, innermost first.
-        accepts: Recognises the expressions that make the wanted tensor.
-        through_views: Whether to go on to the base of a view.
-    """
-
-    def __init__(
-        self, live_frames: Sequence[LiveFrame], accepts: Accepts, *, through_views: bool = False
-    ) -> None:
-        self.live_frames = live_frames
-        self.accepts = accepts
-        self.through_views = through_views
+    live_frames: Sequence[LiveFrame]  # the frames of the failed call, innermost first
+    accepts: Accepts  # recognises the expressions that make the wanted tensor
+    through_views: bool = False  # whether to go on to the base of a view
 
     def origin(self, node: ast.expr, place: Place) -> Origin | None:
         """Return the expression that made the value of ``node``; None if a step back is uncertain."""
@@ -225,7 +217,7 @@ class Finder:
         depths = (i for i, code in enumerate(codes) if (code.co_name, code.co_filename) == module)
         definition, depth = at_the_end(name, place.source.tree), next(depths, None)
         # An imported module's code is gone.
-        if definition is None or definition.kind != "assigned" or depth is None:
+        if definition is None or depth is None:
             return None
         there = replace(place, code=codes[depth], depth=depth, called=None)
         return self._of_definition(definition, there, element)

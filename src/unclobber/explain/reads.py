@@ -6,8 +6,8 @@ They are known before any evidence is built, so nothing here reads source.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -123,29 +123,24 @@ def node_name(node: Any) -> str:
     return str(node.name()).rpartition(".")[2].rpartition("::")[2]
 
 
-class _Unpacking(threading.local):
-    """A flag of this thread, set while it unpacks a tensor only to learn its history."""
-
-    now = False
-
-
-_unpacking = _Unpacking()
+_unpacking = ContextVar("unpacking", default=False)
+"""Set in this thread while it unpacks a tensor only to learn its history."""
 
 
 def is_unpacking() -> bool:
     """Return whether unpack hooks are called here for a tensor's history alone, and must not check it."""
-    return _unpacking.now
+    return _unpacking.get()
 
 
 def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
     """Return the saved tensor as the node would get it, with its history; None if that isn't known."""
     if node is None or role is None:
         return None
-    before, _unpacking.now = _unpacking.now, True
+    outside = _unpacking.set(True)
     try:
         return compat.graph.saved_by(node, role)
     finally:
-        _unpacking.now = before
+        _unpacking.reset(outside)
 
 
 def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:

@@ -346,9 +346,7 @@ class _Refused:
             return None
         accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
         of_a_view = "a view of a view" in str(self.error)
-        finder = Finder(
-            self.live_frames, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view
-        )
+        finder = Finder(self.live_frames, accepts, self.kind.subject in _THROUGH_VIEWS or of_a_view)
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
             # The view that the refused line itself makes explains nothing, so it is no origin.
             if node is not None and not (node is target.node and target.made_here and accepts is makers.view):
