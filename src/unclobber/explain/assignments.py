@@ -61,7 +61,11 @@ def may_set(name: str, home: str, files: Iterable[str]) -> bool:
         home: The file of the class. Loaded modules of its project are looked at, too.
         files: Further files of the program.
     """
-    return any(_sets(name, tree) for tree in _trees(name, home, files))
+    for tree in _trees(name, home, files):
+        own = set(_by_methods(tree))
+        if any(node not in own and _may_be_it(name, node) for node in ast.walk(tree)):
+            return True
+    return False
 
 
 def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
@@ -82,11 +86,6 @@ def _root(file: str) -> str:
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder = os.path.dirname(folder)
     return folder
-
-
-def _sets(name: str, tree: ast.Module) -> bool:
-    own = set(_by_methods(tree))
-    return any(node not in own and _may_be_it(name, node) for node in ast.walk(tree))
 
 
 def _may_be_it(name: str, node: ast.AST) -> bool:

@@ -36,9 +36,8 @@ def detached(saved: SavedTensor) -> Stack | None:
 
 def is_detached(saved: SavedTensor) -> bool:
     """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
-    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
-        return False
-    return or_default(lambda: detached(saved) is not None, True)
+    is_noted = saved.entry is not None and saved.entry.detached is not None
+    return is_noted and or_default(lambda: detached(saved) is not None, True)
 
 
 _READ_FOR = {

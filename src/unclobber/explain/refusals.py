@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import os
+from itertools import dropwhile, takewhile
 from types import TracebackType
 from typing import NamedTuple
 
@@ -77,15 +78,12 @@ def live_frames_of(error: BaseException) -> list[LiveFrame]:
     while trace is not None:
         raised.append(LiveFrame(trace.tb_frame, trace.tb_lasti))
         trace = trace.tb_next
-    live_frames = raised[::-1]
     # A write that fails below a kernel or a mode of unclobber is the program's write.
-    while live_frames and is_plumbing(live_frames[0].code):
-        del live_frames[0]
+    live_frames = list(dropwhile(lambda live_frame: is_plumbing(live_frame.code), reversed(raised)))
     while outer is not None:
         live_frames.append(LiveFrame(outer, outer.f_lasti))
         outer = outer.f_back
-    start = next((i for i, live_frame in enumerate(live_frames) if starts_program(live_frame.code)), None)
-    return live_frames[:start]
+    return list(takewhile(lambda live_frame: not starts_program(live_frame.code), live_frames))
 
 
 def _came_out_of_c(trace: TracebackType) -> bool:  # rather than a `raise` of the program

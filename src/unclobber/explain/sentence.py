@@ -164,9 +164,8 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
 def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
     """Return whether torch made the tensor of what an unpack hook returned for a view, and a backward saved
     it again: it has the view's history and is no view. Only the Python core's saves hold one."""
-    if tensor._is_view() or not engine.ran_below(saved.stack):
-        return False
-    return _makes_view(compat.graph.grad_fn(tensor))
+    handed_on = engine.ran_below(saved.stack) and not tensor._is_view()
+    return handed_on and _makes_view(compat.graph.grad_fn(tensor))
 
 
 def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
