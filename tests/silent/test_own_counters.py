@@ -35,6 +35,17 @@ def test_through_data():
     assert _versions(write) == [(None, None), (0, 1), (None, None)]
 
 
+def test_through_data_in_a_loop():
+    """The writes of one line have no versions together, either."""
+
+    def write(w):
+        for _ in range(2):
+            w.data.mul_(2)
+        w.add_(1)
+
+    assert _versions(write) == [(None, None), (0, 1)]
+
+
 def test_assigned_through_data():
     """An augmented assignment to `.data` has no versions and leaves those of later writes right."""
 

@@ -8,6 +8,7 @@ result is None.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,7 +76,7 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
 
 
 def is_torch(code: CodeType) -> bool:
-    return code.co_filename.startswith(torch.__path__[0])
+    return code.co_filename.startswith(os.path.join(torch.__path__[0], ""))  # not `torch_geometric`
 
 
 # --- operators ---------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def writes(state: SaveState, ledger: Ledger, names: ProgramNames) -> tuple[Write
             folded[key] = replace(
                 earlier,
                 overlaps_needed=earlier.overlaps_needed or overlaps,
-                version_after=after,
+                version_after=None if earlier.version_before is None else after,
                 count=earlier.count + event.count,
             )
         version = after

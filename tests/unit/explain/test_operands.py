@@ -5,8 +5,9 @@ import dis
 import sys
 
 import pytest
+import torch
 
-from unclobber.explain.operands import bind, bind_code
+from unclobber.explain.operands import bind, bind_code, is_torch
 from unclobber.source import Instruction
 
 
@@ -79,3 +80,10 @@ def scale_(x, by):
 def test_bound_to_the_function_that_ran(function, text, bound):
     """One that is called by another name is not certain to be the one that is meant; a module is."""
     assert texts(bind_code(call(text), function.__code__)) == bound
+
+
+@pytest.mark.parametrize(("package", "expected"), [("torch", True), ("torch_geometric", False)])
+def test_whose_code_is_torchs(package, expected):
+    """A package whose name begins with torch's has operations of its own."""
+    path = f"{torch.__path__[0].removesuffix('torch')}{package}/act.py"
+    assert is_torch(compile("", path, "exec")) is expected
