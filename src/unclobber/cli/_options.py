@@ -47,10 +47,9 @@ def _codes(context: click.Context, parameter: click.Parameter, given: Sequence[s
     return codes.checked(each, parameter.opts[0])
 
 
-def output_file(command: Callable[..., Any]) -> Callable[..., Any]:
-    about = "Write the report to FILE."
-    option = click.option("--output", metavar="FILE", shell_complete=a_file, callback=_writable, help=about)
-    return option(command)
+output_file = click.option(
+    "--output", metavar="FILE", shell_complete=a_file, callback=_writable, help="Write the report to FILE."
+)
 
 
 def format_of(formats: Collection[str], more: str = "") -> Callable[..., Any]:
@@ -78,18 +77,28 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def jobs_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with ``--jobs``, of as many processes as there are cores by default."""
-    return click.option(
-        "--jobs",
-        type=click.IntRange(min=0),
-        default=0,
-        callback=lambda _, __, given: given or cores(),
-        help="Processes; as many as there are cores by default.",
-    )(command)
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=0,
+    callback=lambda _, __, given: given or cores(),
+    help="Processes; as many as there are cores by default.",
+)
 
 
-_OPTIONS = (
+def _each_of(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator that gives a command several options, which its help lists in this order."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        # Reversed because decorators apply from the innermost outwards.
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+reporting = _each_of(
     format_of(FORMATS),
     output_file,
     click.option(
@@ -116,9 +125,7 @@ _OPTIONS = (
         help="Write what is found to FILE, and don't fail for it.",
     ),
 )
-
-
-_PROGRAM = (
+of_a_program = _each_of(
     click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does."),
     click.argument(
         "words",
@@ -128,21 +135,6 @@ _PROGRAM = (
         shell_complete=a_file,
     ),
 )
-
-
-def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
-    return _with(_OPTIONS, command)
-
-
-def of_a_program(command: Callable[..., Any]) -> Callable[..., Any]:
-    return _with(_PROGRAM, command)
-
-
-def _with(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
-    # Reversed because decorators apply from the innermost outwards, and click lists options in that order.
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def repeated(*more: str) -> str:
