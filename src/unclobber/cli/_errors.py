@@ -49,7 +49,7 @@ class ReportError(UsageError):
 
 
 class InternalError(UnclobberError):
-    """A bug of unclobber's own, raised from its cause.
+    """A bug of unclobber's own, with the exception that showed it as its cause.
 
     ``exit_code`` is the watched program's own if that isn't 0, else 2.
     """
@@ -58,4 +58,5 @@ class InternalError(UnclobberError):
         super().__init__(
             f"internal error: {type(cause).__name__}: {cause}. Please report it with the lines above."
         )
+        self.__cause__ = cause
         self.exit_code = exit_code or 2

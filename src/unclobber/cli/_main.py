@@ -174,9 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        wrapped = InternalError(error)
-        wrapped.__cause__ = error
-        return _confess(wrapped)
+        return _confess(InternalError(error))
     return code if isinstance(code, int) else 0
 
 
@@ -193,8 +191,7 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _confess(error: InternalError) -> int:
-    if error.__cause__ is not None:
-        traceback.print_exception(error.__cause__)
+    traceback.print_exception(error.__cause__)
     _complain(str(error))
     return error.exit_code
 
