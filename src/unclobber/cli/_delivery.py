@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from ..model import Report
+from ..model import Finding, Report
 from ..report import FORMATS, guard_lines, notice_lines, options_for
 from ._errors import ReportError
 from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
-from ._verdict import unrepaired
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,10 @@ class Delivery:
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = FORMATS[self.format](report, options_for(stream))
         return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def unrepaired(report: Report) -> tuple[Finding, ...]:  # those leave a gradient wrong or missing
+    return tuple(finding for finding in report.findings if not finding.repaired)
 
 
 def _is_empty(stream: TextIO) -> bool:

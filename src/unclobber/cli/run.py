@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import click
 
-from ..model import UnclobberError, require_installed_torch
+from ..model import Finding, Report, UnclobberError, require_installed_torch
 from ..repair import with_candidates
 from ..settings import ProjectSettings
 from ._at_import import SessionAtImport
-from ._delivery import Delivery
+from ._delivery import Delivery, unrepaired
 from ._errors import InternalError
+from ._merge import merge_key
 from ._options import of_a_program, reporting
 from ._output import OutputFile, write_to_stderr
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
 from ._target import file_of_module, target_of
 from ._terminal import PROGRAM
-from ._verdict import complete
 from .ranks import Ranks
-
-if TYPE_CHECKING:
-    from ..model import Finding
 
 
 class _RunCommand(click.Command):
@@ -168,6 +166,25 @@ def command(
     if ending.interrupted:
         die_interrupted()
     return code
+
+
+def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *, exit_zero: bool) -> Report:
+    """Return the report with the command's exit code and with the findings in `uncaught` that it lacks.
+
+    The code of a program that failed by itself, or exited with another code than 0, stays. Unrepaired
+    findings turn 0 into 1, unless `exit_zero`.
+    """
+    # By places and not by equality, because a finding that recurs may differ in its wording.
+    there = {merge_key(finding) for finding in report.findings}
+    missing = tuple(finding for finding in uncaught if merge_key(finding) not in there)
+    report = replace(report, findings=report.findings + missing)
+    code = ending.exit_code
+    # A refusal is a finding, which `--exit-zero` takes from the code; a failure of the program's own is none.
+    if ending.refused and exit_zero:
+        code = 0
+    elif code == 0 and unrepaired(report) and not exit_zero:
+        code = 1
+    return replace(report, exit_code=code)
 
 
 def _what_native_brings() -> str:

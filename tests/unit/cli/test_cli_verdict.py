@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from unclobber.cli._delivery import unrepaired
 from unclobber.cli._program import ProgramEnd
-from unclobber.cli._verdict import complete, unrepaired
+from unclobber.cli.run import complete
 from unclobber.model import Finding, Need, Report, Totals
 from unclobber.report import guard_lines
 
