@@ -5,23 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from ..model.text import plural, size
 from ..report import options_for
-from . import _memory_edits
 from ._delivery import Delivery
 from ._errors import UsageError
-from ._options import format_of, of_a_program, output_file
+from ._options import format_of, of_a_program, output_file, repeated
 from ._output import OutputFile
 from ._program import die_interrupted, run
-from ._progress import program_progress
+from ._progress import program_progress, said
 from ._target import Script, Target, target_of
 from ._terminal import PROGRAM
 from ._torch import require_torch
+
+if TYPE_CHECKING:
+    from ..footprint import StepMemory
 
 
 @click.command(
@@ -99,7 +102,7 @@ def command(
 
     Delivery(format_, output).send(rendered, exit_code=program.exit_code)
     if apply_ and isinstance(target, Script) and not program.exit_code:
-        _memory_edits.apply(report, target.path, target.arguments, checkpoint=checkpoint, write=write)
+        _apply(report, target.path, target.arguments, checkpoint=checkpoint, write=write)
     if program.interrupted:
         die_interrupted()
     return program.exit_code
@@ -144,3 +147,55 @@ def _silence() -> Iterator[None]:  # a second run repeats the first one's output
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             yield
+
+
+def _apply(
+    report: StepMemory, script: str, arguments: tuple[str, ...], *, checkpoint: bool, write: bool
+) -> None:
+    """Prove the edits of measured savings, print them, and write them if `write`.
+
+    Args:
+        checkpoint: Whether to checkpoint modules, too: largest saving first, because each costs time.
+    """
+    from ..repair import Project, Prover, Runner
+
+    project = Project.of(script)
+    # Read before the first run, because edits are made and proved for this content.
+    project.encoded(script)
+    useful = [change for change in report.changes if change.edits and change.saved > 0]
+    changes = [change for change in useful if change.sort != "checkpoint"]
+    if checkpoint:
+        again = [change for change in useful if change.sort == "checkpoint"]
+        changes += sorted(again, key=lambda change: -change.saved)
+    texts: Mapping[str, str] = {}
+    lines = []
+    if changes:
+        with said() as progress, Runner() as runner:
+            progress("running the script as it is")
+            prover = Prover(project, script, arguments, runner, report.step)
+            for change in changes:
+                progress(f"trying: {change.title}")
+                proof = prover.take(change.edits)
+                if isinstance(proof, str):
+                    lines.append(f"not proved: {change.title}: {proof}")
+                    continue
+                how = "to the bit"
+                if proof.largest_difference:
+                    how = f"within {proof.largest_difference:.0e} of the largest element"
+                lines.append(
+                    f"proved: {change.title}: {size(change.saved)} off the peak; loss and gradients of "
+                    f"{plural(proof.leaves, 'leaf', 'leaves')} are equal {how}"
+                )
+            texts = prover.texts
+    if texts:
+        click.echo(project.diff(texts), nl=False)
+    else:
+        click.echo(
+            "nothing to write: no change that was proved to save memory is an edit of this project's files"
+        )
+    for line in lines:
+        click.echo(line)
+    if write and texts:
+        click.echo(f"written: {', '.join(os.path.relpath(path) for path in project.write(texts))}")
+    elif texts:
+        click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
