@@ -29,15 +29,13 @@ class Training(Watching):
     """The context of one training."""
 
     def __init__(self, mode: Mode | None, fingerprint: float | None) -> None:
-        super().__init__()
-        self._mode = mode
-        self._fingerprint = fingerprint
+        guard, strict = (None if mode is None else mode == name for name in ("guard", "strict"))
+        # The project's settings decide what the callback leaves open.
+        super().__init__(
+            functools.partial(Session.by_settings, None, guard=guard, strict=strict, fingerprint=fingerprint)
+        )
         self.running = False
         self.by_hooks = False  # whether the trainer's hooks began this training, and have to end it
-
-    def _make(self) -> Session:  # the project's settings decide what the callback leaves open
-        guard, strict = (None if self._mode is None else self._mode == mode for mode in ("guard", "strict"))
-        return Session.by_settings(None, guard=guard, strict=strict, fingerprint=self._fingerprint)
 
     @property
     def session(self) -> Session | None:

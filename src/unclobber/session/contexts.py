@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -12,24 +13,26 @@ from ..model import Finding, InplaceError, Report, UnclobberError
 from ..report import error_of
 from ..settings import Suppression
 from .program import settings_here
-from .session import Policy, Session
+from .session import Session
 
 
 class Watching(ContextDecorator):
-    """Context that opens a new session at each entry; usable as decorator and re-entrantly."""
+    """Context that opens a new session at each entry; usable as decorator and re-entrantly.
 
-    _policy: Policy
+    Args:
+        make: Called at each entry, because the settings may have changed
+            (test_settings_that_change_while_it_runs). Returns a session that is not entered yet.
+    """
+
     proving: ClassVar[bool] = False
     """Whether `fix` runs the program to prove an edit: its session sees what a ``watch`` of the program sees,
     which would refuse the run that gives the right gradients (test_a_program_that_watches_itself)."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], Session]) -> None:
+        self._make = make
         # By thread: one object may be entered in several at once (test_one_guard_object_in_several_threads).
         self._entered = threading.local()
         self._last: Session | None = None
-
-    def _make(self) -> Session:
-        return Session(self._policy, suppression=Suppression(settings_here()))
 
     def _recreate_cm(self) -> Self:
         # A decorated function would get a copy, and the object's own `findings` would stay empty.
@@ -105,18 +108,12 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
         unclobber.InplaceError: one of the variables needed for gradient computation ...
     """
 
-    _policy = "watch"
-
     def __init__(self, strict: bool | None = None, *, fingerprint: float | None = None) -> None:
-        super().__init__()
         if fingerprint is not None and not (isinstance(fingerprint, int | float) and 0 <= fingerprint <= 1):
             raise ValueError(f"fingerprint is a share of saved tensors, from 0 to 1, and not {fingerprint!r}")
-        self._strict = strict
-        self._fingerprint = fingerprint
-
-    def _make(self) -> Session:
-        # At each entry: test_settings_that_change_while_it_runs.
-        return Session.by_settings(None, guard=False, strict=self._strict, fingerprint=self._fingerprint)
+        super().__init__(
+            partial(Session.by_settings, None, guard=False, strict=strict, fingerprint=fingerprint)
+        )
 
 
 class guard(Watching):  # noqa: N801
@@ -139,7 +136,8 @@ class guard(Watching):  # noqa: N801
         (True, 12)
     """
 
-    _policy = "guard"
+    def __init__(self) -> None:
+        super().__init__(lambda: Session("guard", suppression=Suppression(settings_here())))
 
     @property
     def kept_bytes(self) -> int:
