@@ -96,10 +96,7 @@ class _Keeper(Listener):
     def remove(self, entry: _Entry) -> None:
         """Stop refusing writes to the entry's tensor, unless another entry freezes it as well."""
         with self._lock:
-            entries = self.watched.get(entry.key, ())
-            if entry not in entries:  # test_remove_ends_it_and_may_be_repeated
-                return
-            left = tuple(other for other in entries if other is not entry)
+            left = tuple(other for other in self.watched[entry.key] if other is not entry)
             if left:  # test_two_freezes_of_one_tensor_end_one_by_one
                 self.watched[entry.key] = left
                 return
