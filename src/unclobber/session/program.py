@@ -1,15 +1,13 @@
-"""The program around a session: its settings, and the contexts that it is in."""
+"""The settings of the program around a session."""
 
 from __future__ import annotations
 
 import os
-import sys
 from functools import lru_cache
 from time import monotonic
-from traceback import walk_stack
 
 from ..settings import ProjectSettings
-from ..source import of_program, starts_program, user_frame
+from ..source import of_program, user_frame
 
 
 def settings_here() -> ProjectSettings:
@@ -34,7 +32,3 @@ def _settings_of(path: str, second: int) -> ProjectSettings | None:
     # `second` is part of the cache's key: a context may be entered in each step, and searching for
     # pyproject.toml each time would cost more than the entry.
     return ProjectSettings.of(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None
-
-
-def is_in_command() -> bool:  # which watches the program already
-    return any(starts_program(frame.f_code) for frame, _ in walk_stack(sys._getframe(1)))

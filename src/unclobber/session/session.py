@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from traceback import walk_stack
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
@@ -40,12 +41,12 @@ from ..observe.hooks.installation import installation
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
 from ..settings import ProjectSettings, Suppression
-from ..source import counted_as_program, is_library, is_own
+from ..source import counted_as_program, is_library, is_own, starts_program
 from ..torch_internals import compat, versions
 from ..torch_internals.engine import engine
 from ._unseen import Unseen
 from ._warning import warn
-from .program import is_in_command, settings_here
+from .program import settings_here
 
 _NOTHING = contextlib.nullcontext()
 _UNSURE = "whether a tensor that backward needs was overwritten is not known"
@@ -242,7 +243,9 @@ class Session(SeenConflicts):
     def depth() -> int:
         return len(_saves.active())
 
-    is_in_command = staticmethod(is_in_command)
+    @staticmethod
+    def is_in_command() -> bool:  # which watches the program already
+        return any(starts_program(frame.f_code) for frame, _ in walk_stack(sys._getframe(1)))
 
     @staticmethod
     def prepare() -> None:
