@@ -165,12 +165,9 @@ class Finding:
         They are the known lines of all writes that overwrote needed elements. If there are none, it is the
         line of the first known write, else the line that needs or saved the tensor.
         """
-        known = [write for write in self.writes if write.site][:1]
-        overwriting = [write for write in self.overwriting if write.site]
-        sites = [write.site for write in overwriting or known if write.site]
-        if not sites:
-            sites = [place.site for place in (self.needed, self.saved) if place and place.site][:1]
-        return tuple(sites)
+        overwriting = [write.site for write in self.overwriting if write.site]
+        others = [fact.site for fact in (*self.writes, self.needed, self.saved) if fact and fact.site]
+        return tuple(overwriting or others[:1])
 
     @property
     def is_silent(self) -> bool:
