@@ -13,6 +13,8 @@ import torch
 from torch._library.custom_ops import OPDEFS
 from torch.utils import _pytree
 
+from ..patches import Patches
+
 # Leaves of nested tuples, lists and dicts, registered classes included. Private and stable since 1.8; until
 # ``torch.utils.pytree`` is stable.
 tree_map: Callable[[Callable[[Any], Any], Any], Any] = _pytree.tree_map
@@ -162,7 +164,6 @@ def converting_fake_modules() -> Iterator[None]:
     because the fake mode holds weak references ("Couldn't swap Linear.weight", torch 2.13). Delete
     when ``nn.Linear(3, 3).to(torch.bfloat16)`` works under FakeTensorMode.
     """
-    original = torch.nn.Module._apply
 
     def _apply(self: torch.nn.Module, fn: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
         """Convert parameters and buffers as torch's ``_apply`` does, into new parameters."""
@@ -179,8 +180,6 @@ def converting_fake_modules() -> Iterator[None]:
                 self._buffers[name] = fn(buffer)
         return self
 
-    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
-    try:
+    with Patches() as patches:
+        patches.replace(torch.nn.Module, "_apply", _apply)
         yield
-    finally:
-        torch.nn.Module._apply = original  # type: ignore[method-assign]

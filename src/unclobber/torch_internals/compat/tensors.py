@@ -137,11 +137,7 @@ def counter_of(tensor: torch.Tensor) -> torch.Tensor:
 
 def physical(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor's memory without lazy conjugate and negative bits."""
-    if tensor.is_conj():
-        tensor = tensor.conj()
-    if tensor.is_neg():
-        tensor = tensor._neg_view()
-    return tensor
+    return with_bits(tensor, tensor.is_conj(), tensor.is_neg())
 
 
 def with_bits(tensor: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
