@@ -48,7 +48,6 @@ from ._unseen import Unseen
 from ._warning import warn
 from .program import settings_here
 
-_NOTHING = contextlib.nullcontext()
 _UNSURE = "whether a tensor that backward needs was overwritten is not known"
 """Message of a refusal if an internal error leaves no more to be said."""
 
@@ -112,7 +111,7 @@ class Session(SeenConflicts):
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
         self._suppression = suppression
         # A step loop enters a session in each step, and hardly any has a program of its own.
-        self._program = counted_as_program(program) if program else _NOTHING
+        self._program = counted_as_program(program) if program else contextlib.nullcontext()
         self._raised: dict[int, Finding] = {}
         """Findings that were raised although torch is silent, by identity; they are reported in any case."""
         self.active = False

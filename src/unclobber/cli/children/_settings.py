@@ -24,10 +24,9 @@ class Settings(NamedTuple):
 class Following:
     """State of following in this process, and the session that forked children inherit."""
 
-    def __init__(self) -> None:
-        self.settings: Settings | None = None
-        self.session: Session | None = None
-        self.originals: tuple[Any, Any] | None = None
+    settings: Settings | None = None
+    session: Session | None = None
+    originals: tuple[Any, Any] | None = None
 
 
 following = Following()
