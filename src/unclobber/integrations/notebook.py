@@ -35,7 +35,6 @@ from ..repair import with_candidates
 from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
 from ._answers import rate
-from ._every_cell import EveryCell
 
 Shell = Any  # an `InteractiveShell`. Its methods have no types, or those of their decorators.
 
@@ -195,8 +194,7 @@ class Magics:
             raise UsageError(f"%unclobber {word}: what is {code or line!r}? {_SWITCH}")
         self.off()
         if word == "on":
-            self._every_cell = EveryCell(self.shell, _session(options), self._show, self._refusal)
-            self._every_cell.begin()
+            self._every_cell = EveryCell(self, _session(options))
 
     def off(self) -> None:  # cells with the magic are still watched
         if self._every_cell is not None:
@@ -256,3 +254,60 @@ class Magics:
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, traceback, tb_offset=0)
         if hasattr(error, "__dict__") and not hasattr(error, "_render_traceback_"):
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+
+class EveryCell:
+    """``%unclobber on``: one session over all cells, until ``%unclobber off``.
+
+    A graph that one cell builds is often used by another one, so the session stays open between them. IPython
+    calls `_ran` after a cell and `_failed` when a cell raises; ``end`` restores both.
+
+    Args:
+        magics: The magics of the shell, which display the reports.
+        session: The session, not entered yet; it doesn't warn.
+    """
+
+    def __init__(self, magics: Magics, session: Session) -> None:
+        """Enter the session, and let IPython call this object after each cell and for each error."""
+        self.magics = magics
+        self.shell = magics.shell
+        self.session = session.__enter__()
+        self._shown = 0  # number of findings that were shown
+        # IPython has no call that returns the handlers, and set_custom_exc replaces them: another extension's
+        # must come back.
+        self._before: Any = self.shell.custom_exceptions, getattr(self.shell, "CustomTB", None)
+        self.shell.set_custom_exc((Exception,), self._failed)
+        self.shell.events.register("post_run_cell", self._ran)
+
+    def end(self) -> None:
+        self.shell.events.unregister("post_run_cell", self._ran)
+        self.shell.custom_exceptions, handler = self._before
+        if handler is not None:
+            self.shell.CustomTB = handler
+        self.session.__exit__(None, None, None)
+
+    def _ran(self, result: Any) -> None:
+        self._show_new()
+
+    def _show_new(self, ending: Finding | None = None) -> None:
+        """Show the findings since the last call, and `ending` if it is not among them."""
+        findings = self.session.split_suppressed()[0]
+        new, self._shown = findings[self._shown :], len(findings)
+        # A finding that recurs is not new to the session, but the cell that failed with it must show it.
+        if ending is not None and ending not in new:
+            new = (*new, ending)
+        if new:
+            self.magics._show(replace(self.session.report(), findings=new))
+
+    def _failed(self, shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
+        """Show the explanation in place of the traceback if a cell's error is a finding."""
+        finding = self.session.finding_for(error)
+        if finding is not None:
+            self._show_new(finding)
+            error = self.magics._refusal(finding, error)
+            shell.showtraceback((type(error), error, trace), tb_offset=tb_offset)
+        # Handlers that another extension set before `on` still get their errors.
+        elif self._before[0] and issubclass(kind, self._before[0]):
+            self._before[1](kind, error, trace, tb_offset=tb_offset)
+        else:
+            shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
