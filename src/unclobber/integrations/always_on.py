@@ -30,15 +30,13 @@ class _Installed:
     """An installation: its session, and the hook that was there before."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        """Enter the session until the end of the program, and take the place of the hook."""
+        self.session = session.__enter__()
         self.before: Hook = sys.excepthook
         self.process = os.getpid()
         self.thread = threading.get_ident()
         # one object, because `end` compares it by identity and each `self._uncaught` is a new one
         self.hook = self._uncaught
-
-    def begin(self) -> None:
-        self.session.__enter__()
         sys.excepthook = self.hook
         # The program has no line at its end that could leave a context.
         atexit.register(self.end)
@@ -110,9 +108,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         uninstall()
     if Session.depth():
         raise UnclobberError(f"install(): {_INSIDE}")
-    installation = _Installed(session)
-    installation.begin()
-    _installed.append(installation)
+    _installed.append(_Installed(session))
 
 
 def uninstall() -> None:
