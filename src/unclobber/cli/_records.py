@@ -14,7 +14,6 @@ import os
 import pickle
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -203,10 +202,6 @@ class Records(Folder):
 
     def end(self, report: Report, ending: ProgramEnd) -> None:
         self._put(self._file(self.number, "end"), (report, ending))
-
-
-def path_of(run: str) -> str:  # no other user's run has this name
-    return os.path.join(tempfile.gettempdir(), f"unclobber-{os.getuid()}-{run}")
 
 
 def _locked(descriptor: int, *, wait: bool = False) -> None:

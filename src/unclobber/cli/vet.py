@@ -228,12 +228,9 @@ def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: Tex
     parts = [text_of(finding, options) for finding in own_findings[:_MOST_STORIES]]
     if left := own_findings[_MOST_STORIES:]:
         parts.append(f"{plural(len(left), 'more finding')}: --format json")
-    return "\n\n".join([*parts, Vetting.table(vettings), _summary(vettings)]) + "\n"
-
-
-def _summary(vettings: list[Vetting]) -> str:
-    """Return one line for `grep`: each module with the number of its faults."""
-    return f"SUMMARY: {'; '.join(f'{vetting.name}: {_counted(vetting)}' for vetting in vettings)}"
+    counts = "; ".join(f"{vetting.name}: {_counted(vetting)}" for vetting in vettings)
+    # One line for `grep` comes last, as in other reports.
+    return "\n\n".join([*parts, Vetting.table(vettings), f"SUMMARY: {counts}"]) + "\n"
 
 
 def _counted(vetting: Vetting) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from ...report import line_of
 from .._merge import Part, merge
 from .._output import write_to_stderr
 from .._program import ProgramEnd
-from .._records import ProcessRecord, Records, path_of
+from .._records import ProcessRecord, Records
 from ._machines import WORST_FIRST, Machines
 from ._termination import Termination
 from ._world import World
@@ -46,7 +47,9 @@ class Ranks:
         if world is None:
             return None
         try:
-            return cls(world, Records(path_of(world.run), world.rank), Machines.of(os.environ))
+            # With the user's id, so that no other user's run has this name.
+            path = os.path.join(tempfile.gettempdir(), f"unclobber-{os.getuid()}-{world.run}")
+            return cls(world, Records(path, world.rank), Machines.of(os.environ))
         # no POSIX, or a child process of a rank, which inherits RANK
         except (ImportError, AttributeError, BlockingIOError):
             return None
