@@ -33,14 +33,8 @@ def unfollow() -> None:
     following.settings = following.session = following.originals = None
 
 
-def follow_here(*settings: Any) -> None:
-    # Called by an unpickled `_Message`; a forked child inherits the followed state.
-    follow(Settings(*settings))
-
-
 class _Message:
-    """A message that calls `follow_here` when it is unpickled, and does nothing in an interpreter without
-    unclobber.
+    """A message that calls `follow` when it is unpickled; it does nothing without unclobber.
 
     ``multiprocessing`` unpickles it before anything of the program's.
     """
@@ -51,11 +45,11 @@ class _Message:
         # without unclobber (test_children.py, test_an_interpreter_without_unclobber).
         self._source = (
             "try:\n"
-            "    from unclobber.cli.children._follow import follow_here\n"
+            "    from unclobber.cli.children._follow import Settings, follow\n"
             "except ImportError:\n"
             "    pass\n"
             "else:\n"
-            f"    follow_here(*{tuple(settings)!r})\n"
+            f"    follow({settings!r})\n"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
