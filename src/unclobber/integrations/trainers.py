@@ -29,8 +29,8 @@ class Training(Watching):
     """The context of one training."""
 
     def __init__(self, mode: Mode | None, fingerprint: float | None) -> None:
+        """Let the project's settings decide what the callback leaves open."""
         guard, strict = (None if mode is None else mode == name for name in ("guard", "strict"))
-        # The project's settings decide what the callback leaves open.
         super().__init__(
             functools.partial(Session.by_settings, None, guard=guard, strict=strict, fingerprint=fingerprint)
         )
