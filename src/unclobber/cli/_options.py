@@ -47,7 +47,7 @@ def _codes(context: click.Context, parameter: click.Parameter, given: Sequence[s
     return codes.checked(each, parameter.opts[0])
 
 
-output_file = click.option(
+OUTPUT_OPTION = click.option(
     "--output", metavar="FILE", shell_complete=a_file, callback=_writable, help="Write the report to FILE."
 )
 
@@ -77,7 +77,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-jobs_option = click.option(
+JOBS_OPTION = click.option(
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
@@ -98,9 +98,9 @@ def _each_of(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-reporting = _each_of(
+REPORT_OPTIONS = _each_of(
     format_of(FORMATS),
-    output_file,
+    OUTPUT_OPTION,
     click.option(
         "--select",
         metavar="CODES",
@@ -125,7 +125,7 @@ reporting = _each_of(
         help="Write what is found to FILE, and don't fail for it.",
     ),
 )
-of_a_program = _each_of(
+PROGRAM_OPTIONS = _each_of(
     click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does."),
     click.argument(
         "words",

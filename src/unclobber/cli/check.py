@@ -19,7 +19,7 @@ from ..settings import add_comments
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._looking import CheckOptions, fewer_with, looked_at
-from ._options import a_file, choices, jobs_option, reporting
+from ._options import JOBS_OPTION, REPORT_OPTIONS, a_file, choices
 from ._output import OutputFile, write_text
 from ._terminal import COMMAND
 
@@ -47,7 +47,7 @@ from ._terminal import COMMAND
     shell_complete=choices(("high", "medium")),
     help="Tell only what has at least this confidence; medium if the settings don't say.",
 )
-@reporting
+@REPORT_OPTIONS
 @click.option(
     "--since",
     metavar="COMMIT",
@@ -59,7 +59,7 @@ from ._terminal import COMMAND
 @click.option("--add-ignore", is_flag=True, help="Add `# unclobber: ignore[…]` to the lines of all findings.")
 @click.option("--statistics", is_flag=True, help="Print how often each code was found, and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print one line for each finding, and nothing else.")
-@jobs_option
+@JOBS_OPTION
 @click.option(
     "--no-cache",
     "use_cache",

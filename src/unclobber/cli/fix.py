@@ -22,7 +22,7 @@ from ..report import FORMATS, options_for, text_of, to_json
 from ..settings import ProjectSettings
 from ._errors import UsageError
 from ._looking import cache_of, fewer_with, looked_at
-from ._options import format_of, of_a_program, repeated
+from ._options import PROGRAM_OPTIONS, format_of, repeated
 from ._output import json_text, write_document
 from ._progress import said
 from ._target import target_of
@@ -94,7 +94,7 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
     ("text", "json"),
     " In JSON, a proof's `extra_seconds` and `extra_bytes` are measured: no two runs give the same.",
 )
-@of_a_program
+@PROGRAM_OPTIONS
 def command(
     *,
     unrun: bool,

@@ -15,7 +15,7 @@ from ..model.text import plural, size
 from ..report import options_for
 from ._delivery import Delivery
 from ._errors import UsageError
-from ._options import format_of, of_a_program, output_file, repeated
+from ._options import OUTPUT_OPTION, PROGRAM_OPTIONS, format_of, repeated
 from ._output import OutputFile
 from ._program import die_interrupted, run
 from ._progress import program_progress, said
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 @click.option("--checkpoint", is_flag=True, help="With --apply: also what computes modules again.")
 @click.option("--write", is_flag=True, help="With --apply: write the files.")
 @format_of(("text", "json", "html"))
-@output_file
-@of_a_program
+@OUTPUT_OPTION
+@PROGRAM_OPTIONS
 def command(
     *,
     step: int,

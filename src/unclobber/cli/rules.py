@@ -12,7 +12,7 @@ from ..report import options_for
 from . import _meant
 from ._delivery import Delivery
 from ._errors import UsageError
-from ._options import format_of, output_file
+from ._options import OUTPUT_OPTION, format_of
 from ._output import OutputFile, json_text, write_text
 from ._progress import said
 from ._terminal import COMMAND
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "Takes about a minute; needs the package expecttest.",
 )
 @format_of(("text", "json", "markdown"))
-@output_file
+@OUTPUT_OPTION
 @click.argument("names", nargs=-1, metavar="OP...")
 def command(
     *, all_operations: bool, check: bool, format_: str, output: OutputFile | None, names: tuple[str, ...]

@@ -16,7 +16,7 @@ from ._at_import import SessionAtImport
 from ._delivery import Delivery, unrepaired
 from ._errors import InternalError
 from ._merge import merge_key
-from ._options import of_a_program, reporting
+from ._options import PROGRAM_OPTIONS, REPORT_OPTIONS
 from ._output import OutputFile, write_to_stderr
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
@@ -71,9 +71,9 @@ _LONG = 10.0  # seconds of a run from which on its end says that a native core w
     help="Compare the values of this share of saved tensors at backward (all of them without =RATE): finds "
     "writes that nothing else sees, such as from a raw pointer.",
 )
-@reporting
+@REPORT_OPTIONS
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
-@of_a_program
+@PROGRAM_OPTIONS
 def command(
     *,
     guard: bool | None,

@@ -17,7 +17,7 @@ from ..repair import with_candidates
 from ..report import FORMATS, options_for, text_of, to_json
 from ._delivery import Delivery
 from ._errors import UsageError
-from ._options import a_file, choices, format_of, jobs_option, output_file
+from ._options import JOBS_OPTION, OUTPUT_OPTION, a_file, choices, format_of
 from ._output import OutputFile, json_text
 from ._progress import program_progress
 from ._terminal import COMMAND
@@ -66,9 +66,9 @@ _MOST_STORIES = 8
     metavar="S",
     help="Seconds for each way (120).",
 )
-@jobs_option
+@JOBS_OPTION
 @format_of(FORMATS)
-@output_file
+@OUTPUT_OPTION
 @click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=choices(("hf:", "timm:")))
 def command(
     *,
