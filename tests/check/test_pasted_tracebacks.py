@@ -129,6 +129,7 @@ def test_the_facts_of_a_message_are_read():
         ("Output 0 of UnbindBackward0 is a view and is being modified inplace.", "multi_view"),
         ("A view was created in no_grad mode and is being modified inplace with grad mode", "multi_view"),
         ("Inplace update to inference tensor outside InferenceMode is not allowed.", "inference"),
+        ("Inference tensors cannot be saved for backward. Please do not use Tensors", "inference"),
         ("Trying to backward through the graph a second time", "second_backward"),
         ("more than one element of the written-to tensor refers to a single memory location.", "expanded"),
         ("some elements of the input tensor and the written-to tensor refer to a single memory", "overlap"),
@@ -352,6 +353,28 @@ def test_a_refused_line_is_blamed_without_a_known_write(answer):
     assert (first["writes"][0]["line"], first["confident"]) == (5, False)
 
 
+def test_a_save_of_an_inference_tensor_is_its_line(answer):
+    """torch refuses it where it is saved, which may be in the statement of the backward."""
+    source = (
+        "import torch\n\nw = torch.ones(3, requires_grad=True)\nwith torch.inference_mode():\n"
+        "    gate = torch.ones(3)\n(w * gate).sum().backward()\n"
+    )
+    text = '  File "t.py", line 6, in <module>\nRuntimeError: Inference tensors cannot be saved for backward.'
+    (only,) = answer(text, t=source)["candidates"]
+    assert only["writes"][0]["line"] == 6
+
+
+def test_a_registry_of_functions_is_no_tensor(answer):
+    """What is set under a function's name is an item of a dictionary."""
+    source = (
+        "import torch\n\nKNOWN = {}\n\n\ndef register(function):\n    KNOWN[function.__name__] = function\n\n\n"
+        "def mask(x):\n    x[1:] = 0\n    return x\n"
+    )
+    frames = '  File "t.py", line 20, in <module>\n    loss.backward()\n'
+    found = answer(pasted(node="CopySlices", version=1, expected=0, frames=frames), t=source)["candidates"]
+    assert [write["line"] for each in found for write in each["writes"]] == [11]
+
+
 def test_two_writes_of_one_line_are_one_candidate(answer):
     source = "def plain(image):\n    for t in image:\n        t.mul_(2).add_(1)\n"
     text = (
@@ -483,6 +506,22 @@ def test_a_step_before_the_save_is_not_blamed(answer):
     (first, *_) = document["candidates"]
     assert (first["writes"][0]["line"], first["confident"]) == (8, True)
     assert "it lies between the save in line 6 and the backward in line 9" in first["why"]
+
+
+def test_a_step_of_the_turn_before_is_not_blamed(answer):
+    """A forward, its backward and a step in turn: the forward computes with the new parameters. What was
+    written by hand before the save, as LoRA's merged weights, has the version of a parameter."""
+    source = (
+        "import torch\n\n\ndef train(net, opt, data):\n    for x in data:\n        loss = net(x).sum()\n"
+        "        net.merge()\n        opt.zero_grad()\n        loss.backward()\n        opt.step()\n"
+    )
+    frames = (
+        "UserWarning: Error detected in AddmmBackward0. Traceback of forward call that caused the error:\n"
+        '  File "train.py", line 6, in train\n    loss = net(x).sum()\n\n'
+        'Traceback (most recent call last):\n  File "train.py", line 9, in train\n    loss.backward()\n'
+    )
+    document = answer(pasted(shape="[2, 2]", version=3, expected=1, frames=frames), train=source)
+    assert [each for each in document["candidates"] if each["confident"]] == []
 
 
 def test_what_cannot_be_told_is_said(answer):

@@ -133,17 +133,16 @@ def _in_order(lines: list[int], frame: FramePlace, depth: int, site: WriteSite, 
     before = [line for line in lines if line < needed]
     if site.kind not in UPDATES:
         return Clue(0.7, "in a function that the frames reach") if before else Clue(0.0)
-    if saved < needed:
-        if any(saved < line for line in before):
-            return Clue(5.0, f"it lies between the save in line {saved} and the backward in line {needed}")
-        return Clue(0.5 if looped else -1.0)
-    if before:
+    if saved < needed and any(saved < line for line in before):
+        return Clue(5.0, f"it lies between the save in line {saved} and the backward in line {needed}")
+    if before and saved == needed:
         others = [line for line, name, *_ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
         backward_between = any(name == "backward" and line < max(before) for line, name, *_ in scope.calls)
         points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
         return Clue(points, f"it precedes the backward in line {needed}")
-    certainty = 0 if context.suspicions(site) else -1  # a forward mostly runs again before that backward
+    # A forward mostly runs again before that backward.
+    certainty = 0 if context.suspicions(site) or site.kind == "broadcast" else -1
     if certainty and not context.retains:
         return Clue(-4.0, "", certainty)  # and no graph of the turn before is left
     clue = Clue(1.0 - 0.4 * depth, "it precedes the backward of the next turn", certainty)

@@ -273,7 +273,8 @@ def is_unread(function: FunctionNode) -> bool:
 
 def is_text(node: ast.expr) -> bool:  # or a dictionary's key with one: `outputs["disp", 0]` of monodepth2
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(isinstance(p, ast.JoinedStr) or isinstance(getattr(p, "value", 0), str) for p in parts)
+    named = any(getattr(p, "attr", "") == "__name__" for p in parts)  # `registry[function.__name__]`
+    return named or any(isinstance(p, ast.JoinedStr) or isinstance(getattr(p, "value", 0), str) for p in parts)
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

@@ -13,7 +13,7 @@ _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
     ("saved", r"gradient computation has been modified|modified by an in-?place operation"),
     ("leaf_view", r"view of a leaf Variable that requires grad"),
     ("leaf", r"leaf Variable that requires grad|leaf variable has been moved into the graph interior"),
-    ("inference", r"inplace update to inference tensor"),
+    ("inference", r"inplace update to inference tensor|inference tensors cannot be saved"),
     ("multi_view", r"is a view and (is being|its base or another view)|view (is the output|was created)"),
     ("expanded", r"more than one element of the written-to tensor"),
     ("overlap", r"input tensor and the written-to tensor"),

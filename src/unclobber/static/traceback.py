@@ -76,7 +76,7 @@ def _ranked(context: Context) -> list[TracebackCandidate]:
     pasted, tree = context.pasted, context.tree
     if pasted.kind is None:
         return []
-    candidates = [_scored(site, context) for site in _sites(context) if _may_be(site, pasted)]
+    candidates = [_scored(site, context) for site in _sites(context)]
     candidates.sort(key=lambda each: each.points)
     candidates = [*{(each.writes[0].path, each.writes[0].line): each for each in candidates}.values()]
     candidates.sort(key=lambda each: -each.writes[0].loops)  # an inner loop's writes come after its saves
@@ -97,10 +97,11 @@ def _ranked(context: Context) -> list[TracebackCandidate]:
 
 def _sites(context: Context) -> Iterator[WriteSite]:
     """Yield the places of the tree, and the line that torch refused if nothing is known to write there."""
-    yield from context.tree.sites
+    sites = [site for site in context.tree.sites if _may_be(site, context.pasted)]
+    yield from sites
     if context.is_refused and context.needed:
         scope, at = context.needed[-1]
-        if not any(s.path == scope.path and s.line <= at <= s.end_line for s in context.tree.sites):
+        if not any(s.path == scope.path and s.line <= at <= s.end_line for s in sites):
             width = len(context.tree.files[scope.path].lines[at - 1])
             span = SourceSpan(at, 0, at, width, at, at, scope.name)
             yield WriteSite(scope.path, at, at, "method", "", "", scope.name, span=span)
