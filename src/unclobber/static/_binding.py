@@ -192,9 +192,7 @@ def rebind_view(run: FileRun, target: ast.expr, value: Value, state: FlowState) 
 def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:
     """Record a write through ``.data``, which changes parameters without torch's notice."""
     part: ast.expr | None = target
-    while isinstance(part, (ast.Attribute, ast.Subscript, ast.Call)):
-        if isinstance(part, ast.Attribute) and part.attr == "data":
-            break
+    while isinstance(part, (ast.Attribute, ast.Subscript, ast.Call)) and getattr(part, "attr", "") != "data":
         part = part.func if isinstance(part, ast.Call) else part.value
     if not isinstance(part, ast.Attribute):
         return

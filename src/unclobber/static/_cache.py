@@ -80,13 +80,10 @@ class CheckCache:
 
     def _read(self) -> dict[str, Any]:
         """Return the entries of the file; none of a broken one, or of another unclobber's."""
-        try:
-            with open(self._path, encoding="utf-8") as stream:
-                match json.load(stream):
-                    case {"engine": str(engine), "files": dict(files)} if engine == _engine():
-                        return files
-        except (OSError, ValueError, RecursionError):
-            pass
+        with suppress(OSError, ValueError, RecursionError), open(self._path, encoding="utf-8") as stream:
+            match json.load(stream):
+                case {"engine": str(engine), "files": dict(files)} if engine == _engine():
+                    return files
         return {}
 
 

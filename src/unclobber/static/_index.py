@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, cached_property, lru_cache
 from typing import Any, get_args
 
@@ -160,13 +161,11 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")) if level in (0, up) else ():
             importer.sources[path] = None
             if os.path.isfile(path):
-                try:
+                with suppress(OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                     text = SourcePart.all_of(path)[0].python
                     # A wrapper of an optimizer needs no torch (`optim_schedule.py` of SoftMaskedBert).
                     if re.search(r"torch|\.step\(|[a-z]_\(", text) or path.endswith("__init__.py"):
                         importer.modules[module] = importer.sources[path] = index_of(text, path)
-                except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
-                    pass
                 return importer.sources[path]
         folder = os.path.dirname(folder)
     return None

@@ -11,7 +11,7 @@ from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._index import method_of, unparsed
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, ParameterUpdate, Pending, SaveEffect
+from ._state import FlowState, ParameterUpdate, Pending, SaveEffect, both
 from ._values import PLAIN, Grad, Leaf, SourceSpan, Value
 
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})  # torch's modules that take a packed sequence, too
@@ -58,10 +58,7 @@ class WriteEffect(NamedTuple):
         value, source = self.value, self.source
         if source is None or state.mode or value.data == "data" or source.kind != "tensor" or not source.grad:
             return value
-        return value._replace(
-            grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
-            may=value.may | source.may, uses=value.graph | source.graph,
-        )  # fmt: skip
+        return both(value._replace(uses=value.graph), source._replace(uses=source.graph))
 
 
 def save(state: FlowState, saved: SaveEffect) -> None:
