@@ -1178,3 +1178,20 @@ def test_a_network_that_clears_its_gradients(cleared, count):
         y.mean().backward()
     """
     assert len(found_in(dedent(text))) == count
+
+
+@pytest.mark.parametrize(("made", "count"), [("torch.zeros(6)", 0), ("memory.data", 1)])
+def test_an_attribute_that_an_object_names_data(made, count):
+    """It is no tensor's memory: each turn binds another tensor."""
+    body = f"""
+    class Memory:
+        def __init__(self):
+            self.data = torch.zeros(6)
+    w = torch.ones(3, requires_grad=True)
+    memory = Memory()
+    for episode in range(2):
+        memory.data = {made}
+        memory.data[:3].add_(w.tanh())
+        memory.data.square().sum().backward()
+    """
+    assert [code for code, *_ in found_in(dedent(body))] == ["UC301"] * count

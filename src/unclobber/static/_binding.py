@@ -99,11 +99,10 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
 
 def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: FlowState) -> None:
     """Assign an attribute; ``.data`` and ``.requires_grad`` change the tensor itself."""
-    if target.attr == "data":
-        data_written(run, target, target, state)
-        return
     base = run.evaluate(target.value, state)
-    if target.attr == "requires_grad" and base.may_be_tensor:
+    if target.attr == "data" and base.kind != "object":
+        data_written(run, target, target, state)
+    elif target.attr == "requires_grad" and base.may_be_tensor:
         wanted = getattr(value.data, "value", None)
         # An argument may have a history; what an unread network made has none then (torch-harmonics' tests).
         if wanted is True and not base.given:
@@ -199,7 +198,7 @@ def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, stat
     value = run.evaluate(part.value, state)
     owner = value.name.rpartition(".")[0] or value.name
     owners = value.owners or (frozenset([owner]) if owner else frozenset())
-    if owners:
+    if owners and value.kind != "object":
         at = node if isinstance(node, ast.expr) else target
         updated(run, state, owners, run.span(at), CheckRule.DATA, HIGH - 1)
 
