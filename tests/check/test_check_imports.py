@@ -412,6 +412,40 @@ def test_one_function_that_several_files_call(tmp_path):
     assert [os.path.basename(write.site.path) for write in found.writes] == ["a.py", "b.py"]
 
 
+@pytest.mark.parametrize(("mode", "count"), [("net.train()", 0), ("net.eval()", 1)])
+def test_the_mode_of_a_network_of_another_file(tmp_path, mode, count):
+    """In training mode alone it computes a loss, which is the last turn's in evaluation."""
+    counter = """
+        import torch.nn as nn
+        class Counter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fine = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+            def forward(self, x):
+                final = self.fine(x)
+                if self.training:
+                    self.loss = final.square().mean()
+                    return final
+                else:
+                    return final
+        """
+    body = f"""
+        import torch
+        from counter import Counter
+        net = Counter()
+        net.train()
+        optimizer = torch.optim.Adam(net.parameters())
+        for step in range(3):
+            net(torch.randn(2, 4))
+            optimizer.zero_grad()
+            net.loss.backward()
+            optimizer.step()
+            {mode}
+        """
+    write_tree(tmp_path, {"counter.py": counter})
+    assert len(check_text(dedent(body), str(tmp_path / "train.py"))) == count
+
+
 @pytest.mark.parametrize(
     ("called", "count"),
     [

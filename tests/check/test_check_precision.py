@@ -1180,6 +1180,37 @@ def test_a_network_that_clears_its_gradients(cleared, count):
     assert len(found_in(dedent(text))) == count
 
 
+@pytest.mark.parametrize(
+    ("after", "count"),
+    [("other.eval()", 0), ("net.eval()", 1), ("net.train(False)", 1), ("if flag: net.eval()", 1)],
+)
+def test_a_loss_that_training_alone_leaves_on_a_network(after, count):
+    """Each turn makes it again if the network stays in training mode (DA-Net-Crowd-Counting)."""
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fine = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+        def forward(self, x):
+            final = self.fine(x)
+            if self.training:
+                self.loss = final.square().mean()
+                return final
+            else:
+                return final
+    net, other = Net(), Net()
+    net.train()
+    optimizer = torch.optim.Adam(net.parameters())
+    for step in range(3):
+        net(torch.randn(2, 4))
+        optimizer.zero_grad()
+        net.loss.backward()
+        optimizer.step()
+        {after}
+    """
+    assert len(found_in(dedent(text))) == count
+
+
 @pytest.mark.parametrize(("made", "count"), [("torch.zeros(6)", 0), ("memory.data", 1)])
 def test_an_attribute_that_an_object_names_data(made, count):
     """It is no tensor's memory: each turn binds another tensor."""
