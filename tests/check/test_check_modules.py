@@ -439,3 +439,27 @@ def test_a_write_that_an_argument_chooses(tanh, count):
             return self.act(torch.sigmoid(x))
     """
     assert len(blamed(dedent(text.format(tanh)))) == count
+
+
+@pytest.mark.parametrize(("last", "count"), [("c", 1), ("d", 0)])
+@pytest.mark.parametrize("names", ["['a', 'b', 'c']", "('a', 'b', 'c')"])
+def test_layers_whose_names_stand_in_a_list(names, last, count):
+    """Each name is a turn of the loop, in which the layer of that name is called."""
+    body = f"""
+    class Coder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c, self.d = (nn.Linear(4, 4) for _ in range(4))
+            self.layers = {names}
+        def forward(self, x):
+            for name in self.layers:
+                x = getattr(self, name)(x)
+            return x
+    coder = Coder()
+    opt = torch.optim.Adam(coder.{last}.parameters())
+    y = coder(torch.randn(3, 4))
+    y.sum().backward(retain_graph=True)
+    opt.step()
+    y.square().sum().backward()
+    """
+    assert blamed(body) == ["opt.step()"] * count

@@ -280,8 +280,12 @@ def _loop(run: FileRun, node: _Loop, state: FlowState) -> FlowState:
 
 
 def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowState:
-    """Interpret the body twice, or once for each known module; once in the second pass of an outer loop."""
-    parts = over.data.parts if over.kind == "module" else ()
+    """Interpret the body twice, or for each known module or text; once in a second pass of an outer loop."""
+    are_texts = all(isinstance(getattr(item.data, "value", None), str) for item in over.items)
+    is_list = over.data in ("tuple", "list") and len(over.items) <= _MOST_TURNS
+    parts = over.items if are_texts and is_list else ()
+    if over.kind == "module":
+        parts = tuple(renamed_part(over, turn) for turn in range(len(over.data.parts)))
     is_any = bool(run.again) and not parts
     once = is_any or (over.data == "tuple" and len(over.items) == 1)
     start, outside = run.clock, state.quiet
@@ -292,9 +296,8 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
             if truth(run, node.test, state) is False:
                 break
         else:
-            known = over.kind == "sequence" and over.data == "tuple" and len(over.items) > turn
-            each = over.items[turn] if known else elements(run, over, state)
-            bind(run, node.target, renamed_part(over, turn) if turn < len(parts) else each, state)
+            known = over.items if over.data == "tuple" else parts
+            bind(run, node.target, known[turn] if turn < len(known) else elements(run, over, state), state)
             # The only turn that is followed stands for the first and the last (DETR's `MLP`).
             for part in ast.walk(node.target) if turn or is_any else ():
                 if isinstance(part, ast.Name) and state.names[part.id].data == "turn":
