@@ -367,8 +367,8 @@ def test_a_save_of_an_inference_tensor_is_its_line(answer):
 def test_a_registry_of_functions_is_no_tensor(answer):
     """What is set under a function's name is an item of a dictionary."""
     source = (
-        "import torch\n\nKNOWN = {}\n\n\ndef register(function):\n    KNOWN[function.__name__] = function\n\n\n"
-        "def mask(x):\n    x[1:] = 0\n    return x\n"
+        "import torch\n\nKNOWN = {}\n\n\ndef register(function):\n"
+        "    KNOWN[function.__name__] = function\n\n\ndef mask(x):\n    x[1:] = 0\n    return x\n"
     )
     frames = '  File "t.py", line 20, in <module>\n    loss.backward()\n'
     found = answer(pasted(node="CopySlices", version=1, expected=0, frames=frames), t=source)["candidates"]

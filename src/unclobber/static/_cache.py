@@ -88,12 +88,11 @@ class CheckCache:
 
 
 def _digest(path: str, *, is_named: bool = False) -> str:
-    try:
-        with open(os.path.normpath(path), "rb") as stream:  # the cache's own folder may not be there yet
-            # A file that a user has named is parsed even without torch in it.
-            return hashlib.sha256(stream.read() + (b"\0named" if is_named else b"")).hexdigest()
-    except OSError:
-        return ""
+    # By the normal path, because the cache's own folder may not be there yet.
+    with suppress(OSError), open(os.path.normpath(path), "rb") as stream:
+        # A file that a user has named is parsed even without torch in it.
+        return hashlib.sha256(stream.read() + (b"\0named" if is_named else b"")).hexdigest()
+    return ""
 
 
 @cache

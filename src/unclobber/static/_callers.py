@@ -21,7 +21,7 @@ def recorded(findings: Sequence[Finding], paths: Iterable[str]) -> Iterator[Find
     places = list(map(_place, findings))
     calls: dict[_Place, list[bool]] = {place: [] for place in places if place[1] not in _NOT_NAMED}
     for path in paths if calls else ():
-        text = or_default(partial(_text, path), "")
+        text = SourcePart.joined(or_default(partial(SourcePart.all_of, path), []))
         for (home, name), off in calls.items():
             is_user = path == home or os.path.basename(home).removesuffix(".py") in text
             if is_user and f"{name}(" in text and (index := or_default(partial(index_of, text, path), None)):
@@ -34,7 +34,3 @@ def recorded(findings: Sequence[Finding], paths: Iterable[str]) -> Iterator[Find
 def _place(finding: Finding) -> _Place:  # of the write, if no backward of its file needs it
     site = finding.writes[0].site if finding.writes and finding.needed is None else None
     return ("", "") if site is None else (site.path, site.function.rpartition(".")[2])
-
-
-def _text(path: str) -> str:
-    return "\n".join(part.python for part in SourcePart.all_of(path))

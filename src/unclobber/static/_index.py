@@ -272,8 +272,8 @@ def is_unread(function: FunctionNode) -> bool:
 
 def is_text(node: ast.expr) -> bool:  # or a dictionary's key with one: `outputs["disp", 0]` of monodepth2
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    named = any(getattr(p, "attr", "") == "__name__" for p in parts)  # `registry[function.__name__]`
-    return named or any(isinstance(p, ast.JoinedStr) or isinstance(getattr(p, "value", 0), str) for p in parts)
+    texts = (isinstance(p, ast.JoinedStr) or isinstance(getattr(p, "value", 0), str) for p in parts)
+    return any(texts) or "__name__" in [getattr(p, "attr", "") for p in parts]  # `known[function.__name__]`
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

@@ -14,7 +14,6 @@ from ._state import FlowState, SaveEffect
 from ._values import APART, PLAIN, Constant, Dimension, Grad, Leaf, SourceSpan, Value, ViewOrigin, sequence
 from ._writes import save
 
-_NONE = Constant(None)  # made once
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _FLOATS = {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
 """Operations that make floats of integers."""
@@ -239,7 +238,7 @@ def _made_in(state: FlowState, span: SourceSpan) -> ViewOrigin | None:
 
 def _kind(value: Value, state: FlowState) -> str:
     if value.kind == "plain":
-        return "" if value.data == _NONE else "s"
+        return "" if getattr(value.data, "value", 0) is None else "s"
     return "t" if value.may_be_tensor and state.is_sure(value) else ""  # empty: it fits everywhere
 
 

@@ -77,8 +77,7 @@ def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
     lines = text.split("\n")
     top = Scope(path, "<module>", 0, len(lines) + 1)
     file = FileSites([], [top], lines, {})
-    for statement in tree.body:
-        _visit(statement, file, top, "", 0, off=False)
+    _visit(tree, file, top, "", 0, off=False)
     return file
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,16 +40,12 @@ class SourceTree:
         self.lines = 0
         self.texts: dict[str, SourceTexts] = {}
         for path in paths:
-            try:
+            with suppress(OSError, SyntaxError, ValueError, RecursionError, NotParsedError), deep():
                 parts = SourcePart.all_of(path)
-                text = _ASYNC.sub("a_ync", "\n".join(part.python for part in parts))
+                text = _ASYNC.sub("a_ync", SourcePart.joined(parts))
                 self.lines += text.count("\n")
-                with deep():
-                    tree = parse(text)
-                    self.files[path] = sites_of(tree, text, path)
-            except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
-                continue
-            self.texts[path] = SourceTexts.of(parts)
+                self.files[path] = sites_of(parse(text), text, path)
+                self.texts[path] = SourceTexts.of(parts)
 
     @cached_property
     def sites(self) -> list[WriteSite]:
@@ -82,11 +79,8 @@ class SourceTree:
         runs = {}
         for path, file in self.files.items():
             if file.sites or any(re.search(r"[-+]=\s*\d", line) for line in file.lines):  # as `y += 1`
-                try:
-                    with deep():
-                        runs[path] = followed("\n".join(file.lines), path, has_failed=True)
-                except RecursionError:
-                    continue
+                with suppress(RecursionError), deep():
+                    runs[path] = followed("\n".join(file.lines), path, has_failed=True)
         return runs
 
     @cached_property

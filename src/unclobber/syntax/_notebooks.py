@@ -12,6 +12,7 @@ import json
 import linecache
 import re
 import tokenize
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _CELL = re.compile(r"(.*\.ipynb):cell\[(\d+)\]$", re.DOTALL)
@@ -53,6 +54,10 @@ class SourcePart(NamedTuple):
         except (AttributeError, IndexError, KeyError, TypeError):
             raise ValueError("it has no cells of a notebook") from None
         return [SourcePart(f"{path}:cell[{at}]", text, _python(text)) for at, text in enumerate(texts, 1)]
+
+    @staticmethod
+    def joined(parts: Sequence[SourcePart]) -> str:  # the code of all, as of one file
+        return "\n".join(part.python for part in parts)
 
 
 def file_and_cell(path: str) -> tuple[str, int | None]:
