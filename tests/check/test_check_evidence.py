@@ -470,6 +470,35 @@ def test_a_chain_whose_parts_its_arguments_choose():
     assert found_in(body.format(last=", activation=None"), all_rules=True) == []
 
 
+TABLE = """
+    ACTIVATIONS = {{"relu": nn.ReLU, "gelu": nn.GELU}}
+    class Layer(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            act = {act}
+            self.body = nn.Sequential(nn.Linear(4, 8), {made}, nn.Dropout(0.1, inplace=True))
+        def forward(self, x):
+            return self.body(x)
+    Layer("{key}")(torch.randn(16, 4)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "made", "found"),
+    [
+        ("None", "ACTIVATIONS[name]()", ["medium"]),
+        ("ACTIVATIONS[name]", "act()", ["medium"]),
+        ("nn.ReLU if torch.rand(1) > 0 else nn.GELU", "act()", ["medium"]),
+        ("None", 'ACTIVATIONS["relu"]()', ["high"]),
+        ("None", 'ACTIVATIONS["gelu"]()', []),
+    ],
+)
+def test_an_activation_from_a_table_of_classes(act, made, found):
+    """``ACTIVATION_DICT`` of cxtrack3d: any one of them is followed, and what only one does is less sure."""
+    key = "gelu" if "gelu" in made else "relu"
+    assert [each[1] for each in found_in(TABLE.format(act=act, made=made, key=key))] == found
+
+
 POOLED = """
     class Pool:
         def __init__(self, size):

@@ -13,9 +13,9 @@ from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, make_module, network_result
 from ._names import is_copy
 from ._operations import operation, unknown_result
-from ._state import FlowState
+from ._state import FlowState, alternatives
 from ._torch_calls import optimizer, torch_call
-from ._values import ANY, PLAIN, SHAPE, TURN, Constant, Grad, Leaf, ModuleData, Value, join, named, sequence
+from ._values import ANY, PLAIN, SHAPE, TURN, Constant, Grad, Leaf, ModuleData, Value, join, sequence
 from ._writes import SAVES_NO_RESULT, given_to_unread
 
 
@@ -88,6 +88,10 @@ def _of_lambda(run: FileRun, function: ast.Lambda, call: FollowedCall, state: Fl
 def _of_torch(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the result of a call of torch; of an ``OrderedDict`` its items, by their keys if known."""
     full = call.receiver.data
+    if call.receiver.items:  # any one of several
+        return alternatives(state, call.receiver.items, lambda end, item: call_value(run, item, call, end))
+    if full == "functools.partial" and call.first.kind == "library" and len(call.values) == 1:
+        return call.first  # torch's class, by keywords alone
     if full == "collections.OrderedDict" and call.values:  # of pairs
         pairs = [pair.items for pair in call.first.items if len(pair.items) == 2]
         keys = tuple(getattr(key.data, "value", None) for key, _ in pairs)
@@ -167,15 +171,6 @@ def _constructed_above(run: FileRun, call: FollowedCall, state: FlowState) -> Va
     if isinstance(data := call.receiver.data, ModuleData) and data.kind == "Sequential":
         chain = make_module(run, "Sequential", call.node, call.values, call.keywords)
         state.attributes[f"{call.receiver.name}.{ANY}"] = chain._replace(name=call.receiver.name)
-    return PLAIN
-
-
-@transfers("builtin", "setattr")
-def _setattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    if len(call.values) == 3 and call.first.name:
-        key = getattr(call.values[1].data, "value", ANY)  # one that is computed stands for any
-        name = f"{call.first.name}.{key}"
-        state.attributes[name] = named(join(call.values[2], state.attributes.get(name)), name)
     return PLAIN
 
 

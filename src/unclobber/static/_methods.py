@@ -123,9 +123,12 @@ def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     return made if call.name == "buffers" else _items(run, call._replace(receiver=made), state)
 
 
+@transfers("builtin", "setattr")
 @transfers("any", "register_buffer register_parameter add_module")
 def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Record a module's new part, buffer or parameter."""
+    """Record a module's new part, buffer or parameter, or an object's attribute."""
+    if call.name == "setattr":
+        call = call._replace(receiver=call.first, values=call.values[1:])
     key = getattr(call.first.data, "value", None)
     if call.name == "add_module" and call.receiver.kind == "module":
         return _append(run, call, state)
@@ -133,6 +136,8 @@ def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | Non
         name, value = f"{call.receiver.name}.{key or ANY}", call.values[1]
         if call.name == "register_buffer" and value.kind == "tensor":
             value = value._replace(data="buffer", grad=Grad.NO, leaf=Leaf.NO, name=name)  # `to` makes none
+        if key is None and name in state.attributes:  # a name that is computed stands for any
+            value = shared((value, state.attributes[name])) or value
         state.attributes[name] = named(value, name)
     return PLAIN
 

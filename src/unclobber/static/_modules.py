@@ -207,8 +207,14 @@ def make_module(
     return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), span))
 
 
-def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
+def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr, *, less: int = 0) -> None:
     """Interpret a chain of modules by itself: a write to what the one before saves fails in any caller."""
+    for number, part in enumerate(parts):
+        choices = part.data.parts if part.kind == "module" and not part.data.kind else ()
+        if len({chosen.data.span for chosen in choices}) == 1:  # one call makes any of them
+            for chosen in choices:
+                check_chain(run, (*parts[:number], chosen, *parts[number + 1 :]), node, less=1)
+            return
     known = {*torch_table().modules, *PASSES, "Sequential"}
     trial, value = FlowState(), run.tensor()
     in_chain: dict[tuple[str, int], Suspicion] = {}
@@ -229,6 +235,6 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
     for suspicion in in_chain.values():
         if suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN):
             # Its calls in the file's own statements are followed, too, and their suspicion says more.
-            confidence = min(suspicion.confidence, HIGH - run.at_top)
+            confidence = min(suspicion.confidence, HIGH - max(run.at_top, less))
             rule = CheckRule.MODULE if suspicion.rule is CheckRule.SAVED else suspicion.rule
             run.suspect(FlowState(), suspicion._replace(rule=rule, confidence=confidence))

@@ -41,12 +41,18 @@ def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
 def _follow_top(run: FileRun) -> None:
     """Interpret the file's own statements, and note the globals that functions may rely on."""
     run.at_top = True
+    for statement in run.index.tree.body:
+        match statement:  # tables of classes: `ACTIVATION_DICT` of cxtrack3d
+            case ast.Assign([ast.Name(id=name)], ast.Dict() as table) if run.index.assigned[name] == 1:
+                value = run.evaluate(table, FlowState())
+                if value.items and all(item.kind == "library" for item in value.items):
+                    run.globals[name] = value
     top = run.execute(run.index.tree.body, FlowState())
     leaves(run, top, PLAIN)
     run.at_top = False
     # Functions run later, when a global of another kind may have been bound again.
     fixed = ("module", "object", "function", "class", "optimizer")
-    run.globals = {
+    run.globals |= {
         name: value
         for name, value in top.names.items()
         if value.kind in fixed or (isinstance(value.data, Constant) and run.index.assigned[name] == 1)

@@ -243,7 +243,9 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         return _join_modules(a, b)
-    if a.may_be_tensor or (a.kind == "library" and a.data != b.data):  # as an argument chooses an activation
+    if a.kind == "library" and a.data != b.data:  # any one of them: an argument chooses an activation
+        return a._replace(data="", items=(*(a.items or [a]), *(b.items or [b])))
+    if a.may_be_tensor:
         return None
     if a.kind == "plain":
         return PLAIN
