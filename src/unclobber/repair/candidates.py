@@ -42,8 +42,10 @@ def with_candidates(report: Report, script: str | None, *, every: bool, ends: En
             continue
         own = {site.path for site in _places(finding) if not site.library}
         read += sum(or_default(partial(os.path.getsize, path), 0) for path in own)  # a cell has none
-        # `fix` proves edits for the script's own process alone.
-        proved_by = command if "MainProcess" in (finding.processes or ("MainProcess",)) else None
+        # `fix` proves edits for the script's own process alone, and compares them with a run under guard,
+        # which can't hand old values to code that a checkpoint runs again.
+        is_own = "MainProcess" in (finding.processes or ("MainProcess",))
+        proved_by = command if is_own and finding.variant != "recomputed" else None
         by_write = len({save for write, save in lines if write == lines[at][0]}) > 1
         fixes: list[Fix] = or_default(partial(_fixes, finding, script, proved_by, ends, by_write), [])
         if fixes:

@@ -436,6 +436,33 @@ def test_a_folder_of_many_findings(tmp_path):
     assert [any(fix.edits for fix in finding.fixes) for finding in report.findings] == [True] * 12
 
 
+AGAIN = {
+    "a name": ("c = w.detach() * 2", "c", "c.mul_(3)", None),
+    "an attribute": ("net.c = w.detach() * 2", "net.c", "net.c *= 3", None),
+    "an entry": ("net.c = [w.detach() * 2]", "net.c[0]", "net.c[0] *= 3", None),
+    "a part": ("c = w.detach() * 2", "c", "c[0] = 3", None),
+    "another name": ("c = w.detach() * 2", "c", "d = c.mul_(3)", "d = c.mul(3)"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::unclobber.SilentWriteWarning")
+@pytest.mark.parametrize("name", AGAIN)
+def test_no_name_that_a_recomputation_reads_is_bound(tmp_path, name):
+    """It would read the new tensor, unobserved, and `fix` has nothing to compare an edit with."""
+    made, read, written, code = AGAIN[name]
+    path = tmp_path / "script.py"
+    call = f"torch.utils.checkpoint.checkpoint(lambda x: (x * {read}).exp(), w, use_reentrant=False)"
+    body = f"def run(net):\n    {made}\n    y = {call}\n    {written}\n    y.sum().backward()\n"
+    body += "run(torch.nn.Module())\n"
+    found = reported(path, HEAD.replace("torch\n", "torch.utils.checkpoint\n", 1) + body)
+    assert [finding.variant for finding in found.findings] == ["recomputed"]
+    fixes = with_candidates(found, str(path)).findings[0].fixes
+    assert [fix.code for fix in fixes if fix.edits] == ([code] if code else [])
+    assert not any("unclobber fix" in fix.title or fix.proved_by for fix in fixes)
+    for each in _plan.candidates(found.findings[0], Project(str(tmp_path))):
+        assert f"{read} = " not in "".join(each.texts.values()).split("use_reentrant=False)")[1]
+
+
 HALF = """\
 class Half(torch.autograd.Function):
     @staticmethod

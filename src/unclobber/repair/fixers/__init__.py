@@ -31,7 +31,11 @@ class Fixer:
     keeps_graphs: bool = False  # whether it copies weights for the graphs of all turns, which a cut frees
 
     def __call__(self, finding: Finding, project: Project) -> Iterator[Candidate]:
+        """Yield its candidates, each with this fixer's name."""
         if self.codes and finding.code not in self.codes.split():
+            return
+        # A checkpoint's recomputation would read the new tensor of a name, attribute or entry.
+        if finding.variant == "recomputed" and self.new and self.name != "out-of-place":
             return
         for candidate in _PROPOSE[self.name](finding, project):
             yield replace(candidate, fixer=self.name)

@@ -44,9 +44,7 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
         for node in uses
         if _scope(source, node) is function and (binding := binding_at(source, node)) is not None
     ]
-    sure = [
-        where for where, value in bindings if is_fresh(value, source) and _leads_to(source, where, statement)
-    ]
+    sure = [at for at, value in bindings if is_fresh(value, source) and _leads_to(source, at, statement)]
     if not sure:
         return True  # a parameter, a loop variable or a global: other code has the tensor, too
     since = max(sure, key=source.start)
@@ -271,14 +269,8 @@ def _read_in_next_turn(source: Source, loop: For | ast.While, name: str, stateme
 def _reads(source: Source, block: ast.AST, name: str, statement: ast.AST) -> list[ast.Name]:
     """Return the reads of a name in a block outside of a statement; ``x += 1`` reads ``x``."""
     own = {id(inner) for inner in walk(statement)}
-    return [
-        node
-        for node in walk(block)
-        if isinstance(node, ast.Name)
-        and node.id == name
-        and id(node) not in own
-        and not source.is_bound(node)
-    ]
+    names = (node for node in walk(block) if isinstance(node, ast.Name) and node.id == name)
+    return [node for node in names if id(node) not in own and not source.is_bound(node)]
 
 
 # --- elements of lists and dicts ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from ...model import Finding, Save
 from ...syntax import last_name
@@ -147,12 +148,9 @@ def _is_read(source: Source, node: ast.expr) -> bool:
         return isinstance(call, ast.Call) and call.func is parent and not is_name(node, "self")
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
-    at: ast.AST = node
-    while not isinstance(at, ast.stmt):
-        above = source.parents[at]
+    for at, above in pairwise((node, *source.all_above(node))):
         if isinstance(above, ast.Subscript) and above.slice is at:
             return False
         if isinstance(at, ast.Call) and last_name(at.func) in ("backward", "grad"):
             return False  # a backward that records saves what it computes; its inputs are the tensors meant
-        at = above
     return True

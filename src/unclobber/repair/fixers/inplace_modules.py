@@ -18,10 +18,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for write in reversed(finding.writes):
         if (match := re.search(r"\((\w+)\)$", write.module or "")) is None:
             continue
+        written = sites(*finding.writes, finding.saved)
+        frames = (frame for site in written for frame in site.stack if not frame.library)
+        near = [*(site.path for site in written), *(frame.path for frame in frames)]
         kind = match[1]  # `Dropout` of the label `trunk.2 (Dropout)`
         built = [
             (path, source, call, change)
-            for path, source in project.sources(_files(finding), "inplace")
+            for path, source in project.sources(near, "inplace")
             for call in calls(source.tree, (kind, *_INHERIT_FORWARD.get(kind, ())))
             if (change := without_inplace(call, source)) is not None
         ]
@@ -37,9 +40,3 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 """Classes of torch with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
-
-
-def _files(finding: Finding) -> Iterator[str]:
-    for site in sites(*finding.writes, finding.saved):
-        yield site.path
-        yield from (frame.path for frame in site.stack if not frame.library)

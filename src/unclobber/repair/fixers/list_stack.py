@@ -46,9 +46,7 @@ def rewrites(source: Source, write: ast.AST) -> Iterator[tuple[str, str]]:
     counter, start = _counter(loop, source)
     dim, index = _part(target)
     distance = _distance(source, index, counter)
-    skips = (
-        not writes or loop.orelse or any(isinstance(node, ast.Continue | ast.Break) for node in walk(loop))
-    )
+    skips = not writes or loop.orelse or any(isinstance(n, ast.Continue | ast.Break) for n in walk(loop))
     if start is not None and distance is not None and isinstance(target.value, ast.Name) and not skips:
         buffer = _Buffer(source, writes, target.value.id, loop, counter, dim, distance, start + distance)
         if (changes := buffer.changes()) is not None:

@@ -73,8 +73,5 @@ def marked(
 def _returns(source: Source, forward: Function, name: str) -> bool:
     """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
     returned = (n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None)
-    values = [value for values in returned for value in flat(values)]
-    written = (in_place(value, source) for value in values)
-    return name in [
-        dotted(call.target if call else value) for call, value in zip(written, values, strict=True)
-    ]
+    values = (value for values in returned for value in flat(values))
+    return any(dotted(call.target if (call := in_place(v, source)) else v) == name for v in values)

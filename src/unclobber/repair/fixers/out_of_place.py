@@ -27,7 +27,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for write, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
-        for text, name, shared in bound(source, statement):
+        is_read_again = finding.variant == "recomputed"  # so no name may be bound to the result
+        for text, name, shared in () if is_read_again else bound(source, statement):
             yield Candidate(f"bind `{name}` to the new values", {path: text}, guess=True, shared_name=shared)
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
         for text, target, is_shared in rewrites(source, statement, write.site, keep_dtype=narrow):
@@ -36,6 +37,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             scope = source.function(statement)
             if scope is not None and target.isidentifier() and not is_local_to(source, scope, target):
                 continue  # a global's name would become the function's own, without a value
+            if is_read_again and target:
+                continue
             title = f"write {f'`{target}`' if target else 'the result'} into a new tensor"
             yield Candidate(title, {path: text}, shared_name=target or "the tensor" if is_shared else "")
         # A module's parameter can't be bound to a new tensor, and the result may be all that is meant.

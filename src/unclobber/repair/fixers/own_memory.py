@@ -45,13 +45,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def operands(statement: ast.AST) -> Iterator[ast.expr]:
     """Yield the operands of a writing statement: the right side, or the arguments of an in-place call."""
-    match statement:
-        case ast.AugAssign() | ast.Assign():
-            values = [statement.value]
-        case ast.Expr(value=ast.Call() as call):
-            values = arguments_of(call)
-        case _:
-            values = []
+    values = [statement.value] if isinstance(statement, ast.AugAssign | ast.Assign) else []
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        values = arguments_of(statement.value)
     for value in values:
         if is_place(value) or isinstance(value, ast.Subscript | ast.Call):
             yield value

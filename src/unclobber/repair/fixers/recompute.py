@@ -54,11 +54,10 @@ def _first(
 
 def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
     """Yield the last assignments before the loop of the names that a backward's statement reads."""
-    loop, wanted = source.loop_round(backward), names_in(backward)
-    block = [] if loop is None else source.block(loop)
-    for line in reversed(block[: block.index(loop)] if loop is not None else []):
-        if is_small(line) and binds(line) & wanted:
-            yield line
+    if (loop := source.loop_round(backward)) is not None:
+        block, wanted = source.block(loop), names_in(backward)
+        above = reversed(block[: block.index(loop)])
+        yield from (line for line in above if is_small(line) and binds(line) & wanted)
 
 
 def repeated_after(source: Source, forward: ast.AST, step: ast.AST, wanted: Container[str]) -> str | None:
