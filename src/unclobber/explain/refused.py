@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -125,7 +126,7 @@ class _Refused:
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
             out_of_place=self._out_of_place(target),
             read_through=self._is_read_through(target),
-            saved_at=None if written is None else self._saved_at(written),
+            saved_at=None if written is None else self._saved_at(written, refused),
             parameter=isinstance(tensor, torch.nn.Parameter),
             carries_gradient=self._carries_gradient(target, leaf, None if refused is None else refused.site),
             expanded=_expanded(target),
@@ -264,10 +265,36 @@ class _Refused:
         whole = statement is node or (isinstance(statement, ast.Expr) and last is node)
         return chained or (whole and self._is_lost(target.node, place))
 
-    def _saved_at(self, tensor: torch.Tensor) -> Site | None:  # the memory of a tensor
+    def _saved_at(self, tensor: torch.Tensor, refused: Write | None) -> Site | None:
+        """Return the first line that saved the memory of a tensor, else the refused one if it did."""
         key = compat.tensors.storage_key_or_none
         saved = (kept.stack for kept in self.ledger.saves() if key(kept.alias) == key(tensor))
-        return resolve(next(saved, ()))
+        earlier = resolve(next(saved, ()))
+        return refused.site if earlier is None and refused and self._saves(tensor) else earlier
+
+    def _saves(self, tensor: torch.Tensor) -> bool:
+        """Return whether a call of torch's in the refused statement has saved a tensor.
+
+        The node of ``t.norm()`` in ``t /= t.norm()`` is gone with the refusal, and so is its save.
+        """
+        place = self.place
+        todo: list[ast.AST] = [] if place is None else [place.at]
+        while place and todo:
+            node = todo.pop()
+            # No gradient flows through a comparison, nor to an index.
+            if (
+                isinstance(node, (ast.Compare, ast.Subscript))
+                or last_name(getattr(node, "func", node)) in _CUT
+            ):
+                continue
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node is not place.node:
+                of: Any = place.value(node.func.value)
+                if isinstance(of, ModuleType) and of.__name__.startswith("torch") and node.args:
+                    of = place.value(node.args[0])
+                if of is tensor and torch_table().saves_first(node.func.attr):
+                    return True
+            todo.extend(ast.iter_child_nodes(node))
+        return False
 
     def _carries_gradient(self, target: WriteTarget, leaf: torch.Tensor | None, site: Site | None) -> bool:
         """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to,

@@ -129,6 +129,10 @@ class TorchTable:
     def in_place(self, name: str) -> tuple[Overload, ...]:  # from a row of its own, or that of `exp`
         return self._overloads(name) or self.overloads(name.removesuffix("_"))
 
+    def saves_first(self, name: str) -> bool:  # the first argument, if it is a tensor, in each overload
+        forms = [form for form in self.overloads(name) if form.kinds[:1] == ("t",)]
+        return bool(forms) and all(form.saves.get(form.arguments[0]) == () for form in forms)
+
     def _overloads(self, name: str) -> tuple[Overload, ...]:
         # Read one by one, because a file calls few of the 500 operations.
         if name not in self._read:

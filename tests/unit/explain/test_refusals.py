@@ -68,6 +68,26 @@ def test_every_operator_has_an_out_of_place_form(operator, tmp_path):
 
 
 LEAF = "w = torch.ones(4, requires_grad=True)\nh = w * 1\n"
+
+
+@pytest.mark.parametrize(
+    ("write", "is_saved"),
+    [
+        ("v /= v.norm(dim=-1, keepdim=True)", True),
+        ("v.div_(torch.norm(v) + 1)", True),
+        ("v -= v.mean()", False),
+        ("v /= v.detach().norm()", False),
+        ("v /= v.norm().item()", False),
+        ("v *= v.abs() > 0.5", False),
+    ],
+)
+def test_the_refused_statement_itself_saves_what_it_writes(write, is_saved, tmp_path):
+    """The node that saved it is gone with the refusal, and copies of the views would be refused next."""
+    finding = run_watched(f"{LEAF}for v in h.chunk(2):\n    {write}\n", tmp_path).finding
+    said = [note for note in finding.notes if note.startswith("this memory is saved for backward, too")]
+    assert [f"(line 5: `{write}`)" in note for note in said] == [True] * is_saved
+
+
 MADE = [
     ("for v in reversed(h.chunk(2)):\n    v.mul_(2)", "UC203", "`v` is one of several", 4),
     ("with torch.no_grad():\n    v: torch.Tensor = h[:2]\nv.mul_(2)", "UC204", "`v`", 5),

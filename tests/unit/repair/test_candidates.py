@@ -436,6 +436,34 @@ def test_a_folder_of_many_findings(tmp_path):
     assert [any(fix.edits for fix in finding.fixes) for finding in report.findings] == [True] * 12
 
 
+WRITES_PART = HEAD + "x = w.outer(w).exp()\nq, k = {made}\nfor t in (q, k):\n    {write}\n"
+WRITES_PART += "(q.sum() * k.sum()).backward()\n"
+
+
+@pytest.mark.parametrize(
+    ("write", "new"),
+    [
+        ("t /= t.norm()", "t /= t.clone().norm()"),
+        ("t.div_(torch.norm(t))", "t.div_(torch.norm(t.clone()))"),
+        ("t -= t.mean()", "t -= t.mean()"),
+    ],
+)
+@pytest.mark.parametrize("made", ["(x + 1).chunk(2)", "(x + 1).split([1, 2])"])
+def test_what_the_refused_write_itself_saves_is_copied_with_the_parts(tmp_path, made, write, new):
+    """Else the edit of the views alone would be refused at the backward that needs what this line saved."""
+    path = tmp_path / "script.py"
+    text = WRITES_PART.format(made=made, write=write)
+    fix = candidate(reported(path, text), path)
+    copied = tmp_path / "copied.py"
+    copied.write_text(text.replace(made, f"[part.clone() for part in {made}]"))
+    with unclobber.guard():
+        expected = runpy.run_path(str(copied))["w"].grad
+    path.write_text(with_edits(text, fix.edits))
+    assert runpy.run_path(str(path))["w"].grad.equal(expected)
+    assert [edit.new.strip() for edit in fix.edits][1:] == ([new] if new != write else [])
+    assert ("clone `t` before it is saved" in fix.title) is (new != write)
+
+
 AGAIN = {
     "a name": ("c = w.detach() * 2", "c", "c.mul_(3)", None),
     "an attribute": ("net.c = w.detach() * 2", "net.c", "net.c *= 3", None),

@@ -9,13 +9,15 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
-from ...syntax import torch_table
+from ...syntax import last_name, torch_table
 from .._candidate import Candidate
 from .._syntax import For, Source, calls, is_name, is_place, method_call, root_name, single_target, walk
 from ..project import Project
 from ._aliases import can_bind, held_elsewhere
 from ._fresh import is_fresh
-from ._sites import callers, saved_statements
+from ._inplace import written_by
+from ._sites import callers, saved_statements, write_statements
+from .clone_saved import cloned
 
 _ITERATORS = ("enumerate", "zip", "reversed")
 
@@ -23,8 +25,10 @@ _ITERATORS = ("enumerate", "zip", "reversed")
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
     for _, (path, source, statement) in saved_statements(finding, project):
-        for text, title, shared_name, guess in rewrites(source, statement):
-            yield Candidate(title, {path: text}, shared_name=shared_name, guess=guess)
+        writers = (writer for _, (other, _, writer) in write_statements(finding, project) if other == path)
+        reads = [read for writer in writers for read in _saved_reads(source, writer)]
+        for text, title, shared, guess in rewrites(source, statement, *reads):
+            yield Candidate(title, {path: text}, shared_name=shared, hides_nothing=not shared, guess=guess)
     made = None if finding.saved is None else finding.saved.site
     # A write moves the version counter of the result that the one to the view before saved.
     names = [write.operation.partition("(")[0].rstrip("_") for write in finding.writes]
@@ -39,12 +43,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(title, {path: text}, guess=made is None or saves_result)
 
 
+def _saved_reads(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
+    """Yield the reads of what a statement writes that its own operations save: `t` of `t /= t.norm()`."""
+    written = written_by(statement, source)
+    target = source.code(written.target) if written else ""
+    for call in walk(statement):
+        if isinstance(call, ast.Call) and torch_table().saves_first(last_name(call.func)):
+            of_torch = root_name(call.func) in source.names_from_torch
+            firsts = call.args[:1] if of_torch else [getattr(call.func, "value", call.func)]
+            yield from (read for read in firsts if source.code(read) == target)
+
+
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
-    for loop in source.all_above(statement):
-        if isinstance(loop, For):
-            yield from _sequences(loop.iter)
-    for node in walk(statement):
-        if isinstance(node, ast.comprehension):
+    for node in (*source.all_above(statement), *walk(statement)):
+        if isinstance(node, For | ast.comprehension):
             yield from _sequences(node.iter)
 
 
@@ -111,8 +123,11 @@ def _numbers(value: ast.expr) -> int | list[int] | None:
     return number if isinstance(number, int) else None
 
 
-def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str, bool]]:
-    """Yield texts, titles, code that each one's writes miss, and whether it guesses (``chunk`` is even)."""
+def rewrites(source: Source, statement: ast.AST, *saved: ast.expr) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield texts, titles, code that each one's writes miss, and whether it guesses (``chunk`` is even).
+    The reads by which a part is ``saved`` before it is written get copies."""
+    copies: dict[ast.AST, str] = {read: cloned(source, read) for read in saved}
+    also = f", and clone `{source.code(saved[0])}` before it is saved" if saved else ""
     for node in calls(statement, torch_table().returns_several_views):
         if not isinstance(node.func, ast.Attribute):
             continue
@@ -123,12 +138,11 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
         parts = single(source, node, count) if count else None
         if parts is not None:
             title = "index each part, so that each is a view of its own"
-            yield source.replaced({node: parts}), title, "", node.func.attr == "chunk"
+            yield source.replaced({node: parts, **copies}), f"{title}{also}", "", node.func.attr == "chunk"
         if whole:
             code = f"[part.clone() for part in {source.code(node)}]"
-            shared = not is_fresh(of, source)
+            own = is_fresh(of, source)
             if is_place(of):
-                shared = can_bind(source, statement, of) or held_elsewhere(source, statement, of)
-            base = source.code(of) if shared else ""
-            title = f"copy the parts that `{node.func.attr}` gives"
-            yield source.replaced({node: code}), title, base, False
+                own = not (can_bind(source, statement, of) or held_elsewhere(source, statement, of))
+            title = f"copy the parts that `{node.func.attr}` gives{also}"
+            yield source.replaced({node: code, **copies}), title, "" if own else source.code(of), False
