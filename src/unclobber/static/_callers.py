@@ -21,7 +21,7 @@ def recorded(findings: Sequence[Finding], paths: Iterable[str]) -> Iterator[Find
     places = list(map(_place, findings))
     calls: dict[_Place, list[bool]] = {place: [] for place in places if place[1] not in _NOT_NAMED}
     for path in paths if calls else ():
-        text = SourcePart.joined(or_default(partial(SourcePart.all_of, path), []))
+        text = SourcePart.joined(*or_default(partial(SourcePart.all_of, path), list[SourcePart]()))
         for (home, name), off in calls.items():
             is_user = path == home or os.path.basename(home).removesuffix(".py") in text
             if is_user and f"{name}(" in text and (index := or_default(partial(index_of, text, path), None)):

@@ -42,7 +42,7 @@ class SourceTree:
         for path in paths:
             with suppress(OSError, SyntaxError, ValueError, RecursionError, NotParsedError), deep():
                 parts = SourcePart.all_of(path)
-                text = _ASYNC.sub("a_ync", SourcePart.joined(parts))
+                text = _ASYNC.sub("a_ync", SourcePart.joined(*parts))
                 self.lines += text.count("\n")
                 self.files[path] = sites_of(parse(text), text, path)
                 self.texts[path] = SourceTexts.of(parts)

@@ -111,7 +111,7 @@ def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]
 
 def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[list[Finding], tuple[str, ...]]:
     """Return the findings in a file or notebook, and the paths of other files on which they depend."""
-    text = SourcePart.joined(parts)
+    text = SourcePart.joined(*parts)
     if "torch" not in text:
         return [], ()
     with deep():

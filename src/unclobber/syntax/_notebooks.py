@@ -12,7 +12,6 @@ import json
 import linecache
 import re
 import tokenize
-from collections.abc import Sequence
 from typing import NamedTuple
 
 _CELL = re.compile(r"(.*\.ipynb):cell\[(\d+)\]$", re.DOTALL)
@@ -56,7 +55,7 @@ class SourcePart(NamedTuple):
         return [SourcePart(f"{path}:cell[{at}]", text, _python(text)) for at, text in enumerate(texts, 1)]
 
     @staticmethod
-    def joined(parts: Sequence[SourcePart]) -> str:  # the code of all, as of one file
+    def joined(*parts: SourcePart) -> str:  # the code of all, as of one file
         return "\n".join(part.python for part in parts)
 
 
