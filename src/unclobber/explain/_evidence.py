@@ -136,7 +136,10 @@ class FreedEvidence:
     same_root: bool = False  # whether both backwards began at the same tensor
     same_forward: bool = False  # whether this loss was computed before the earlier backward, too
     joined: Save | None = None
-    """The last operation of the new graph on the way to the freed one; None if both begin at a tensor."""
+    """The last operation of the new graph on the way to the freed one; None if both begin at a tensor, or if
+    its line isn't certain."""
+    cached: str | None = None
+    """The function that ran the freed operation, if ``functools`` keeps its results: ``Bias.table``."""
     hidden_state: tuple[str, ...] = ()
     """The variables or attributes through which that operation still references an earlier run's result."""
     attribute: str | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
+import gc
 from collections.abc import Mapping, Sequence
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, Literal
 
 import torch
@@ -42,7 +44,8 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
         same_forward=failure.is_of_same_forward(mark),
-        joined=failure.joined,
+        joined=failure.joining(),
+        cached=None if failure.note is None else _cached(failure.note.stack),
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
         attribute_is_freed=attribute is not None and attribute.is_freed,
@@ -66,8 +69,8 @@ class _SecondBackward:
         """The freed node. An earlier backward freed it, whether or not this one reached it."""
         self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
         self.again = self._again()  # the earlier backward that began at the same tensor, or None
-        self.joined, self.joined_stack = self._joined()
-        """The operation of the last node on the way to the freed one that this call ran, and its stack."""
+        self.noted, self.joined_stack = self._noted()
+        """The last node on the way to the freed one that this call ran and that has a note, and its stack."""
 
     def _halted(self) -> FreedNode | None:
         """Return the node at which the engine stopped, or the Function whose ``ctx`` could not be read."""
@@ -85,15 +88,34 @@ class _SecondBackward:
         earlier = [freed.latest_before(node, call) for node in call.of_engine.starts]
         return next(filter(None, reversed(earlier)), None)
 
-    def _joined(self) -> tuple[Save | None, Stack]:
+    def _noted(self) -> tuple[Any, Stack]:
         """Return them; None and an empty stack if the same tensor was the root."""
         if self.again is not None or self.freed is None or self.call is None:
             return None, ()
         for node in reversed(self.freed.way[:-1]):
             note = backward_calls.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
-                return of_node(node, note.stack), note.stack
+                return node, note.stack
         return None, ()
+
+    def joining(self) -> Save | None:
+        """Return the operation whose node is the last on the way to the freed one that the earlier backward
+        can't have run; None if its line isn't certain, or if the same tensor was the root.
+
+        A node that saved nothing has no note, such as a sum's. Its expression is searched from the root's.
+        """
+        mark, depth = self.freed_by(), user_depth(self.live_frames)
+        if self.again is not None or self.freed is None or mark is None or depth is None:
+            return None if self.noted is None else of_node(self.noted, self.joined_stack)
+        way = self.freed.way
+        new = [i for i, node in enumerate(way[:-1]) if compat.graph.sequence_number(node) >= mark.before]
+        if not new:
+            return None
+        note = backward_calls.note_of(last := way[new[-1]])
+        if note is not None:
+            return of_node(last, note.stack)
+        stack = _expressions.stack_of(way[: new[-1] + 1], self.live_frames, depth)
+        return None if stack is None else of_node(last, stack, noted=False)
 
     def is_of_same_forward(self, mark: BackwardMark | None) -> bool:
         """Return whether all that this call began at was computed before the earlier backward."""
@@ -174,6 +196,18 @@ def _reader(live_frames: Sequence[LiveFrame]) -> Any:  # `ctx.saved_tensors`
         return None
     node = value_of(located.node.value, live_frame.frame)
     return node if isinstance(node, torch.autograd.graph.Node) else None
+
+
+def _cached(stack: Stack) -> str | None:
+    """Return the innermost of the program's functions on ``stack`` whose results functools keeps, or None."""
+    for code in stack[::2]:
+        functions = [] if is_library(code) else gc.get_referrers(code)
+        for function in functions:
+            # Only types are read, because the collector's objects may be half made.
+            holders = gc.get_referrers(function) if type(function) is FunctionType else ()
+            if any(type(holder) is functools._lru_cache_wrapper for holder in holders):
+                return str(code.co_qualname).rpartition("<locals>.")[2]
+    return None
 
 
 HiddenState = Mapping[str, Any]

@@ -265,3 +265,63 @@ def test_running_statistics():
     assert "put it under `with torch.no_grad():`" in finding.fixes[0].title
     with unclobber.watch(strict=True):
         program(torch.no_grad()(update))
+
+
+CACHED = """\
+import functools
+import torch
+
+table, q = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
+
+
+{decorator}
+def bias():
+    return table.tanh()
+
+
+def scores():
+    return q * 2 + bias()
+
+
+once = bias()
+for _ in range(2):
+    joined = {joined}
+    attention = joined.softmax(-1)
+    {backward}
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "joined", "backward", "line"),
+    [
+        ("@functools.lru_cache", "q * 2 + bias()", "attention.sum().backward()", 18),
+        ("@functools.lru_cache(maxsize=8)", "q * 2 + bias()", "joined.sum().backward()", 18),
+        ("@functools.cache", "scores()", "attention.sum().backward()", 13),
+        ("", "q * 2 + once", "attention.sum().backward()", 18),
+        ("", "scores() * once", "attention.sum().backward()", 18),
+        (
+            "@functools.lru_cache",
+            "q * 2 + bias()",
+            "list(map(torch.Tensor.backward, [attention.sum()]))",
+            None,
+        ),
+    ],
+)
+def test_the_line_of_a_sum_that_joins_both_graphs(tmp_path, decorator, joined, backward, line):
+    """The sum saves nothing, so no hook saw it: its own line is named, or none, not the softmax's."""
+    path = tmp_path / "script.py"
+    path.write_text(CACHED.format(decorator=decorator, joined=joined, backward=backward))
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        runpy.run_path(str(path))
+    finding = caught.value.finding
+    helps = [fix.title for fix in finding.fixes]
+    at = "" if line is None else f", in line {line}"
+    assert f"or `.detach()` it where it is used{at}, if no gradient is to flow into it" in helps
+    (reference,) = [note for note in finding.notes if "still references" in note] or [""]
+    assert (f"at line {line}: " in reference) is (line is not None), reference
+    cached = any(
+        note.startswith("`bias` keeps its results (functools.cache or lru_cache)") for note in finding.notes
+    )
+    assert cached is bool(decorator)
+    anew = ", without the cache of `bias`" if decorator else ", inside the loop"
+    assert helps[0] == f"compute it anew for each backward{anew}"

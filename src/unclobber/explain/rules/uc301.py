@@ -22,6 +22,8 @@ _WORDING = Wording(
         "a backward frees what the operations saved as it passes them",
         "the program calls one backward here: a checkpoint with use_reentrant=True runs one of its own, "
         "for its part of the graph{reentrant}",
+        "`{cached}` keeps its results (functools.cache or lru_cache): a later call hands out the old one, "
+        "graph and all",
         "the new graph still references the old one{through} at {joined}",
         "where the operation ran whose saved tensors are gone is not known{unknown}",
     ),
@@ -84,6 +86,7 @@ def judge(evidence: FreedEvidence) -> Finding:
     is_shown = not evidence.reentrant and link != "losses"
     joined = evidence.joined.site if is_shown and evidence.joined is not None else None
     states = listing([f"`{name}`" for name in evidence.hidden_state])
+    cached = evidence.cached if link == "operation" else None
     cut = _cut(evidence)
     if not cut and link == "state":
         cut = " where an iteration begins"
@@ -103,7 +106,8 @@ def judge(evidence: FreedEvidence) -> Finding:
         "joined": None if joined is None else place(joined, shown),
         "through": f" through {states}" if states and not evidence.attribute else "",
         "unknown": "" if saved is None else None,
-        "inside": _INSIDE.get(link, "") if loops else "",
+        "cached": cached,
+        "inside": f", without the cache of `{cached}`" if cached else _INSIDE.get(link, "") if loops else "",
         "cut": cut,
         "used": "" if joined is None else f", in {line(joined, shown)}",
     }
