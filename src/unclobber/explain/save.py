@@ -12,7 +12,7 @@ import torch
 from ..model import Save
 from ..observe.hooks import compiled
 from ..observe.record import SavedTensor
-from ..source import ProgramNames, Stack, is_own, resolve
+from ..source import ProgramNames, Stack, is_own, resolve, user_frame
 from ..torch_internals import compat
 from . import freed, reads, spelling
 from ._live import user_frames
@@ -59,12 +59,14 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, names: ProgramName
     )
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
-        expression = ProgramNames(user_frames(of_forward=True)).variable(saved.alias)
+        frames, own = user_frames(of_forward=True), user_frame(stack)
+        expression = ProgramNames(frames).variable(saved.alias)
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else spelling.mention(stack, expression)
         # `out` of the caller, bound since, is no name at the checkpoint's line, nor where a view was written
-        may_be_result = by_checkpoint or node_name == "CopySlices"
-        expression = None if may_be_result and extent is None else expression
+        is_over = own is not None and all(frame.f_code is not own.code for frame in frames)
+        is_callers = by_checkpoint or node_name == "CopySlices" or is_over
+        expression = None if is_callers and extent is None else expression
     entry = saved.entry
     times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
     operation = "checkpoint" if by_checkpoint else "compiled code" if by_compiler else spelled.operation

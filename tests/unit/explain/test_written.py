@@ -165,3 +165,63 @@ def test_the_name_of_a_written_memory(written, memory):
     """`.data` is torch's, but that of `self` is an attribute of the program's."""
     write = Write(None, "copy_", True, True, expression=written, reached="same")
     assert memory_of([write]) == memory
+
+
+RESULT = """\
+import torch
+logits = torch.zeros(3, requires_grad=True)
+dist = torch.distributions.Categorical(logits=logits)
+action = dist.sample()
+{}
+{}[0] = 1e-6
+(dist.probs * 2).sum().backward()
+"""
+LATER = """\
+import torch
+table = torch.nn.EmbeddingBag(5, 2, mode="sum")
+words, offsets = torch.tensor([1, 2, 3]), torch.tensor([0])
+def bags(weight):
+    out = table(words, offsets, per_sample_weights={})
+    {}
+    return out, weight
+w = torch.ones(3, requires_grad=True)
+out, spread = bags(w * 2)
+(out.sum() + spread.sum()).backward()
+"""
+VIEW = """\
+import torch
+w = torch.ones(3, requires_grad=True)
+h = w * 2
+{}
+same = h[:]
+{}
+out.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "advice"),
+    [
+        (VIEW, ("out = torch.einsum('i,i', w, h[:])", "same.zero_()"), "write into a new tensor instead"),
+        (
+            VIEW,
+            ("out = torch.einsum('i,i', w, h)", "h.zero_()"),
+            "save a copy: use `h.clone()` where it is read",
+        ),
+        (RESULT, ("probs = dist.probs", "probs"), "clone `probs` before it is overwritten"),
+        (RESULT, ("", "dist.probs"), "clone the result before it is overwritten"),
+        (
+            LATER,
+            ("weight", "weight.sub_(weight.mean())"),
+            "save a copy: use `weight.clone()` where it is read",
+        ),
+        (LATER, ("(weight)", "weight[1:].zero_()"), "save a copy: use `weight.clone()` where it is read"),
+        (LATER, ("weight", "w = weight; w.zero_()"), "write into a new tensor instead of this memory"),
+    ],
+)
+def test_a_copy_is_advised_of_what_the_saving_line_names(text, parts, advice, tmp_path):
+    """A library's call may save another tensor than its result, and a caller may name the tensor later."""
+    (tmp_path / "program.py").write_text(text.format(*parts))
+    with pytest.raises(unclobber.InplaceError) as refused, unclobber.watch():
+        runpy.run_path(str(tmp_path / "program.py"))
+    assert advice in refused.value.finding.fixes[0].title

@@ -46,18 +46,20 @@ def with_a_copy(save: Save, writes: Sequence[Write] = ()) -> Fix:
     if save.operation == "compiled code":  # its backward may compute a copy again, from what was written
         return Help.LATER_OR_NEW.fix()
     if save.role == "result":  # a copy that something else reads would leave it overwritten
-        clone = _clone_of_result(save.site)
-        how = f"use `{clone}`" if clone else "clone the result before it is overwritten"
+        clone, name = _clone_of_result(save), memory_of(writes) or ""
+        result = f"`{name}`" if name.isidentifier() else "the result"
+        how = f"use `{clone}`" if clone else f"clone {result} before it is overwritten"
         return Help.COPY_RESULT.fix(how=how)
     if weight := for_weight(save):
         return weight
     if _is_overwritten_input(save, writes):
         return Help.COPY_IN_CHECKPOINT.fix()
     single = [write for write in writes if not write.operation.startswith("_foreach_")]  # else a list
-    name, at = save.expression or memory_of(single), save.site
+    name, at = save.expression or memory_of(single) or "", save.site
     read = name and at and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", at.source)
-    known = name and (name.isidentifier() if save.expression else read)
-    return Help.COPY_OPERAND.fix(name=name) if name and known else Help.COPY.fix()
+    is_there = at is None or not at.source or _has_word(at.source, name)
+    known = name and (name.isidentifier() and is_there if save.expression else read)
+    return Help.COPY_OPERAND.fix(name=name) if known else Help.COPY.fix()
 
 
 def _is_overwritten_input(save: Save, writes: Sequence[Write]) -> bool:
@@ -77,15 +79,23 @@ def for_weight(save: Save) -> Fix | None:
     return Help.WEIGHT_LATER.fix(name=save.name or "") if is_own else None
 
 
-def _clone_of_result(site: Site | None) -> str:
-    """Return ``w.exp().clone()`` for ``w.exp()``; empty if its value isn't used or the text is too long."""
+def _clone_of_result(save: Save) -> str:
+    """Return ``w.exp().clone()`` for ``w.exp()``; empty if its value isn't used or the text is too long, or
+    if a library may have saved another tensor than it returned."""
+    site = save.site
     if site is None or len(site.source) > _LONGEST_CODE or site.source == site.statement.strip():
+        return ""
+    if site.below and (save.expression is None or not _has_word(site.statement, save.expression)):
         return ""
     try:
         node = parse_expression(site.source)
     except SyntaxError:  # a target such as `a, b`, or a source that was edited meanwhile
         return ""
     return f"{site.source}.clone()" if isinstance(node, ATOMS) else f"({site.source}).clone()"
+
+
+def _has_word(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) is not None
 
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
