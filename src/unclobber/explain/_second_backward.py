@@ -45,7 +45,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         same_root=failure.again is not None,
         same_forward=failure.is_of_same_forward(mark),
         joined=failure.joining(),
-        cached=None if failure.note is None else _cached(failure.note.stack),
+        cached=None if failure.note is None else _cached(failure.note.stack, live_frames),
         hidden_state=tuple(hidden_state),
         attribute=None if attribute is None else attribute.name,
         attribute_is_freed=attribute is not None and attribute.is_freed,
@@ -198,10 +198,12 @@ def _reader(live_frames: Sequence[LiveFrame]) -> Any:  # `ctx.saved_tensors`
     return node if isinstance(node, torch.autograd.graph.Node) else None
 
 
-def _cached(stack: Stack) -> str | None:
-    """Return the innermost of the program's functions on ``stack`` whose results functools keeps, or None."""
+def _cached(stack: Stack, live_frames: Sequence[LiveFrame]) -> str | None:
+    """Return the innermost of the program's functions on ``stack`` that has returned and whose results
+    functools keeps; None if there is none."""
+    running = [live_frame.code for live_frame in live_frames]
     for code in stack[::2]:
-        functions = [] if is_library(code) else gc.get_referrers(code)
+        functions = [] if is_library(code) or code in running else gc.get_referrers(code)
         for function in functions:
             # Only types are read, because the collector's objects may be half made.
             holders = gc.get_referrers(function) if type(function) is FunctionType else ()
