@@ -24,6 +24,7 @@ def test_guard_hands_backward_what_forward_left(body):
     told = watched(program, policy="guard")
     assert torch.equal(told.gradient, program.without_writes().run())
     assert [finding.repaired for finding in told.findings] == [True]
+    assert [fix.guard for fix in watched(program).findings[0].fixes] == [False, True]
 
 
 def test_strict_raises():

@@ -20,7 +20,6 @@ WORDING = Wording(
         "torch never checks what a Function keeps on ctx by itself; what it gives to ctx.save_for_backward "
         "it checks, and refuses once it is overwritten",
     ),
-    helps=(Help.COPY_ON_CTX,),
 )
 DIRTY = Wording(
     "{function}.forward marks {what} dirty but returns another tensor",
@@ -60,9 +59,12 @@ def judge(evidence: Evidence) -> Finding | None:
         "where": "there" if unnamed else f"on ctx ({held})",
         "held": held,
     }
+    fixes = [Help.COPY_ON_CTX.fix()]
     if save.role == "ctx":  # compiled code has one list of all attributes (`compat.tracing.UNCHECKED`)
         names |= {"where": "on ctx", "held": "it"}
-    return WORDING.of_saved("UC103", evidence, names)
+    elif evidence.value_known:
+        fixes.append(Help.GUARD.fix())
+    return WORDING.of_saved("UC103", evidence, names, fixes=tuple(fixes))
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:
