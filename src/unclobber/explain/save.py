@@ -47,7 +47,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, names: ProgramName
         role = "result" if is_result else role
     site = resolve(stack)
     shape = tuple(saved.alias.shape)
-    name = names.parameter(_as_it_is(saved))
+    name, is_part = _owner(saved, names)
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
     # tests/silent/test_recompute.py.
     not_own = [code for code in saved.stack[::2] if not is_own(code)]
@@ -77,7 +77,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, names: ProgramName
         site=site,
         node=node_name,
         role=role,
-        name=name,
+        name=None if is_part and expression is not None else name,
         nth=1 if entry is None else min(entry.nth, times),
         of=times,
     )
@@ -128,6 +128,17 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     if not noted:
         spelled = spelled._replace(expression=None, extent=None)
     return replace(facts, **spelled._asdict(), site=resolve(stack), node=name, role=role)
+
+
+def _owner(saved: SavedTensor, names: ProgramNames) -> tuple[str | None, bool]:
+    """Return the path of the parameter or buffer whose memory it is, and whether it has fewer elements."""
+    tensor = _as_it_is(saved)
+    path, module = names.owner(tensor) or (None, None)
+    if path is None or module is None:
+        return None, False
+    attribute = path.rpartition(".")[2]
+    whole = module._parameters.get(attribute, module._buffers.get(attribute))
+    return path, whole is not None and tensor.numel() < whole.numel()
 
 
 def _as_it_is(saved: SavedTensor) -> torch.Tensor:  # after `.data =` the alias keeps the old memory

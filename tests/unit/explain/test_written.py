@@ -225,3 +225,38 @@ def test_a_copy_is_advised_of_what_the_saving_line_names(text, parts, advice, tm
     with pytest.raises(unclobber.InplaceError) as refused, unclobber.watch():
         runpy.run_path(str(tmp_path / "program.py"))
     assert advice in refused.value.finding.fixes[0].title
+
+
+ROWS = """\
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mems", torch.ones(2, 3))
+    def forward(self, h):
+        {loop}
+            new = h * {row}
+            {row}.copy_(h.detach() * 2)
+            h = new
+        return h
+net = Net()
+net(torch.ones(3, requires_grad=True)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "row", "said"),
+    [
+        ("for mem in self.mems:", "mem", "`mem`"),
+        ("for i in range(2):", "self.mems[i]", "`self.mems[i]`"),
+        ("if True:", "self.mems", "`net.mems`"),
+    ],
+)
+def test_a_row_of_a_buffer_is_not_called_by_the_buffer_s_name(loop, row, said, tmp_path):
+    """A part of it has the program's own name for it; the whole buffer its path."""
+    (tmp_path / "program.py").write_text(ROWS.format(loop=loop, row=row))
+    with pytest.raises(unclobber.InplaceError) as refused, unclobber.watch():
+        runpy.run_path(str(tmp_path / "program.py"))
+    finding = refused.value.finding
+    assert finding.message.startswith(f"{said} was overwritten after mul saved it")
+    assert f"mul saved {said} " in label(finding, "saved", finding.saved).replace("\N{NO-BREAK SPACE}", " ")
