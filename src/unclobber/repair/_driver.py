@@ -124,33 +124,22 @@ def _run(job: Job, digits: str, no_new_threads: bool) -> str:
 
 
 def _wait(child: int, job: Job) -> str:
-    try:
-        return _outcome(child, job)
-    except BaseException:
-        _kill_group(child)  # Ctrl-C reaches no child, because each has a session of its own
-        raise
-
-
-def _outcome(child: int, job: Job) -> str:
     """Return how the child ended; kill it after its time limit, which is shorter once its result is known."""
-    began = time.monotonic()
-    end = began + job.at.timeout
-    gone_on = False
-    pause = 0.002
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            _kill_group(child)  # workers that it left behind
-            code = os.waitstatus_to_exitcode(status)
-            return "done" if code == 0 else f"with exit code {code}"
-        if not gone_on and os.path.exists(f"{job.at.answer_to}.so-far"):
-            gone_on, end = True, min(end, began + job.at.seconds_to_end)
-        if time.monotonic() > end:
-            _kill_group(child)
-            os.waitpid(child, 0)
-            return "timeout"
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
+    began, pause = time.monotonic(), 0.002
+    try:
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            gone_on = os.path.exists(f"{job.at.answer_to}.so-far")
+            limit = min(job.at.timeout, job.at.seconds_to_end) if gone_on else job.at.timeout
+            if time.monotonic() > began + limit:
+                _kill_group(child)
+                os.waitpid(child, 0)
+                return "timeout"
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+    finally:
+        _kill_group(child)  # or workers that it left behind; Ctrl-C reaches no child's session
+    code = os.waitstatus_to_exitcode(ended[1])
+    return "done" if code == 0 else f"with exit code {code}"
 
 
 def _kill_group(child: int) -> None:

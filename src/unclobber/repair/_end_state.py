@@ -114,10 +114,9 @@ def compare_end_states(reference: EndState, other: EndState, against: Against) -
             what = written if path in other.files else "is not written"
             different.append(Different("files", f"the file `{os.path.basename(path)}` {what}"))
             break
-    for name, state in reference.random.items():
-        if other.random.get(name) != state:
-            different.append(Different("random", f"{name}'s random generator is left in another state"))
-            break
+    unequal = (name for name, state in reference.random.items() if other.random.get(name) != state)
+    if (name := next(unequal, None)) is not None:
+        different.append(Different("random", f"{name}'s random generator is left in another state"))
     return [*different, *differences(reference.state, other.state, against)]
 
 

@@ -226,24 +226,13 @@ def _outputs_copied() -> Iterator[None]:
     node first.
     """
     hooks: Any = torch.utils.hooks.BackwardHook
-    within: list[Any] = []
 
     def apply(run: Any, args: Any, kwargs: Any) -> Any:
         answer = run(*args, **kwargs)
-        return answer if within else _all_copied(answer)
+        return answer if run.__self__ is compat.entries.MODULE_HOOK_FUNCTION else _all_copied(answer)
 
     def copying(setup: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a method of torch's ``BackwardHook`` so that the views it makes are copied."""
-
-        def setup_copied(self: Any, args: Any) -> Any:
-            within.append(self)
-            try:
-                answer = setup(self, args)
-            finally:
-                within.pop()
-            return _all_copied(answer)
-
-        return setup_copied
+        return lambda hook, args: _all_copied(setup(hook, args))
 
     with _applied(apply) as patches:
         for name in ("setup_input_hook", "setup_output_hook"):

@@ -76,11 +76,8 @@ class Files:
         """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
         new = [path for path in self._copy.files() if self._before.get(path) != marks(path)]
         gone = [path for path in self._before if not os.path.exists(path)]
-        outside = [
-            path
-            for path in self._opened
-            if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
-        ]
+        apart = ("/dev/", "/proc/", self._own)
+        outside = [path for path in self._opened if not path.startswith(apart) and os.path.isfile(path)]
         return sorted({*new, *gone, *outside})
 
 

@@ -266,10 +266,8 @@ def _added(row: AddedTo | None) -> torch.Tensor | None:
 def _compare_lists(mine: Sequence[Any], other: Sequence[Any], total: Comparison, what: str) -> str:
     if len(mine) != len(other):
         return f"{len(other)} instead of {len(mine)} of the {what}"
-    for a, b in zip(mine, other, strict=True):
-        if not _agree(a, b, total):
-            return f"another {what}"
-    return ""
+    agree = all(_agree(a, b, total) for a, b in zip(mine, other, strict=True))
+    return "" if agree else f"another {what}"
 
 
 def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Comparison) -> str:

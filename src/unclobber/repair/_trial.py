@@ -51,6 +51,7 @@ class Trial:
         self.left_out: tuple[str, ...] = ()
         """Parts that are not compared at the end, because runs of the program as it is differ in them."""
         self.references: dict[frozenset[str], Reference] = {}
+        self._too_long = f"it runs longer than {runner.seconds_to_end:g} seconds"
         self._beyond = beyond
         self._program = program
         self._since = time.time_ns()
@@ -144,10 +145,6 @@ class Trial:
             *(f"`{entry.what}`" for entry in others if entry.plain),
             *(f"a number in {entry.what}" for entry in numbers),
         )
-
-    @property
-    def _too_long(self) -> str:
-        return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
 
     def proof(self, ran: Ran, reference: Reference) -> Proof | str:
         """Return the proof that a changed run gives; else the reason why it gives none, as a clause."""
