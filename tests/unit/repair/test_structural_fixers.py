@@ -424,6 +424,14 @@ def test_the_forward_moves_into_the_loop(proposed):
     assert texts == ["for _ in range(3):\n    cost = f(x)\n    cost.backward()\n"]
 
 
+def test_the_forward_moves_into_the_innermost_loop(proposed):
+    """Each backward frees the graph, so that a turn of the loop further out is not enough."""
+    loops = "for _ in range(2):\n    for part in parts:\n"
+    text = f"scale = f(x)\n{loops}        cost = part @ scale\n        cost.backward()\n"
+    texts = proposed(recompute, "UC301", text, saved="f(x)", needed="cost.backward()")
+    assert texts == [f"{loops}        scale = f(x)\n        cost = part @ scale\n        cost.backward()\n"]
+
+
 @pytest.mark.parametrize(
     ("made", "needed"),
     [

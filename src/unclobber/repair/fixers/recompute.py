@@ -70,9 +70,12 @@ def repeated_after(source: Source, forward: ast.AST, step: ast.AST, wanted: Cont
 
 
 def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str | None:
-    """Return the text with the forward's statements at the start of the backward's loop, or None."""
-    loop = source.loop_round(backward)
-    lines = [] if loop is None else forward_slice(source, forward, loop)
+    """Return the text with the forward's statements, which may stand before a loop further out, at the start
+    of the backward's loop, or None."""
+    outer = loop = source.loop_round(backward)
+    lines: list[ast.stmt] = []
+    while outer is not None and not (lines := forward_slice(source, forward, outer)):
+        outer = source.loop_round(outer)
     if loop is None or not lines or (first := source.line(loop.body[0])).in_header:
         return None
     moved = _moved(source, lines, first.indent, with_comments=True)
