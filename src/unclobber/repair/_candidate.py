@@ -44,7 +44,7 @@ class Candidate:
     shared_name: str = ""
     """A name that it binds to a new tensor although others may hold the old one, and miss the write."""
     hides_nothing: bool = False
-    """Whether every read of what was written is rewritten, so that no holder can miss a write."""
+    """Whether no holder can miss a write: it stays, or every read of what was written is rewritten."""
     unbinds: frozenset[str] = frozenset()  # names that it no longer binds and that are not read later
     drops: bool = False
     """Whether the write is no longer made: only the names that its statement binds get the new value."""

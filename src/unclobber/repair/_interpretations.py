@@ -246,21 +246,24 @@ def _all_copied(answer: Any) -> Any:
 
 @contextmanager
 def _kept_on_ctx() -> Iterator[None]:
-    """Give backward a copy of each tensor that a custom Function keeps on ``ctx``, made when it was kept."""
+    """Give backward a copy of each tensor that a custom Function keeps on ``ctx``, made after forward."""
     home: Any = torch.autograd.function.FunctionCtx
-    kept: list[tuple[Any, str, torch.Tensor, torch.Tensor]] = []
+    kept: list[tuple[Any, str, torch.Tensor]] = []
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
         object.__setattr__(ctx, name, value)
         if isinstance(value, torch.Tensor):
-            kept.append((ctx, name, value, value.clone()))
+            kept.append((ctx, name, value))
 
     def apply(run: Any, args: Any, kwargs: Any) -> Any:
+        """Apply a Function, then copy what it and no Function round it has kept."""
+        outer = len(kept)
         answer = run(*args, **kwargs)
-        while kept:  # only now, because forward may return what it keeps
-            ctx, name, tensor, copy = kept.pop()
+        while len(kept) > outer:  # only now, because forward may fill or return what it keeps
+            ctx, name, tensor = kept.pop()
             if getattr(ctx, name, None) is tensor:
-                object.__setattr__(ctx, name, copy)
+                with torch.no_grad():
+                    object.__setattr__(ctx, name, tensor.clone())
         return answer
 
     with _applied(apply) as patches:

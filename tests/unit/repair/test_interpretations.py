@@ -293,6 +293,35 @@ def test_what_ctx_keeps_may_be_returned(place):
     assert torch.equal(_under(Interpretation.KEPT_ON_CTX, program), torch.full((4,), 0.5))
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+def test_what_ctx_keeps_may_be_filled_later_in_forward(depth):
+    """In memory that all calls share; a call within the forward leaves the outer one's as it is."""
+    space = torch.zeros(4)
+
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, depth):
+            ctx.exp = space
+            if depth:
+                Exp.apply(x + 1, depth - 1)
+            torch.exp(x, out=ctx.exp)
+            return ctx.exp + 0
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.exp, None
+
+    def program():
+        w = torch.zeros(4, requires_grad=True)
+        y = Exp.apply(w, depth)
+        space.fill_(9)
+        y.sum().backward()
+        return w.grad
+
+    assert torch.equal(_plain(program), torch.full((4,), 9.0))
+    assert torch.equal(_under(Interpretation.KEPT_ON_CTX, program), torch.ones(4))
+
+
 class _InPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mark, back):

@@ -332,6 +332,27 @@ def test_save_for_backward(proposed):
     assert copied == plain(FUNCTION).replace("ctx.x = x", "ctx.x = x.clone()")
 
 
+def test_what_forward_fills_is_copied_behind_the_line(proposed):
+    """The workspace still sees the write; what only a module keeps is no Function's."""
+    text = """
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.exp = space(x)
+            torch.exp(x, out=ctx.exp)
+            return ctx.exp + 0
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.exp
+    """
+    write = "torch.exp(x, out=ctx.exp)"
+    filled = plain(text).replace(f"{write}\n", f"{write}\n        ctx.exp = ctx.exp.clone()\n")
+    assert proposed(save_for_backward, "UC103", text, saved="space(x)", write=write) == [filled]
+    module = text.replace("backward(", "other(")
+    assert proposed(save_for_backward, "UC103", module, saved="space(x)", write=write) == []
+
+
 def test_save_for_backward_keeps_comments(proposed):
     """Above the line that replaces theirs; the only one at a line's end stays at the end."""
     one = FUNCTION.replace("        ctx.x = x\n", "        # the input\n        ctx.x = x  # as it is\n")

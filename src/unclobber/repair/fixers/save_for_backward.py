@@ -19,8 +19,8 @@ from .._syntax import (
     arguments_of,
     flat,
     is_attribute_of,
-    is_name,
     is_place,
+    is_small,
     methods_of,
     parameters_of,
     single_target,
@@ -30,6 +30,7 @@ from .._text import Splice, lines_in
 from ..project import Project
 from ._blocks import binds
 from ._sites import callers
+from .clone_target import targets
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -48,7 +49,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, kept, held in copies(source, owner):
             title = f"keep a copy of `{kept}` for the backward of `{owner.name}`"
             known = finding.saved is not None and finding.saved.expression in (kept, held)
-            yield Candidate(title, {path: text}, guess=read_outside or not known)
+            guess = read_outside or not known
+            yield Candidate(title, {path: text}, guess=guess, hides_nothing=kept == held)
 
 
 def _may_be_read_outside(source: Source, owner: ast.ClassDef) -> bool:
@@ -62,7 +64,8 @@ def _may_be_read_outside(source: Source, owner: ast.ClassDef) -> bool:
 
 def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     """Yield the texts with copies kept on ``ctx`` of the values that backward reads there:
-    one, then all; each with the value's text and the attribute's."""
+    one, then all; each with the value's text and the attribute's. What forward itself writes there, as into
+    a workspace, is copied behind the write."""
     methods = methods_of(owner)
     backward = methods.get("backward")
     if backward is None or not parameters_of(backward):
@@ -79,6 +82,11 @@ def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]
                     values |= dict.fromkeys(tensors, source.code(target) if len(tensors) == 1 else "")
             elif isinstance(node, ast.Call) and dotted(node.func) == f"{ctx}.save_for_backward":
                 values |= {v: "" for kept in arguments_of(node) for v in flat(kept) if is_place(v)}
+            for place in targets(source, node) if is_small(node) else ():
+                if is_attribute_of(place, ctx) and _reads_attribute(backward, back, place.attr):
+                    name = source.code(place)
+                    copied = source.inserted(node, after=(f"{name} = {name}.clone()",))
+                    yield from ((text, name, name) for text in copied)
     changes: dict[ast.AST, str] = {value: f"{source.code(value)}.clone()" for value in values}
     for value, held in values.items():
         yield source.replaced({value: changes[value]}), source.code(value), held
@@ -97,13 +105,13 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
     saves = {"save_for_backward", "saved_tensors"} & {last_name(node) for node in walk(owner)}
     if saves or "setup_context" in methods:
         return None
-    kept = {
-        name: line
-        for statement in forward.body
-        if (name := _kept(statement, ctx)) in parameters_of(forward)
-        and _reads_attribute(backward, back, name)
-        and (line := source.own_line(statement)) is not None
-    }
+    kept: dict[str, Line] = {}
+    for statement in forward.body:
+        match statement:
+            case ast.Assign([ast.Attribute(ast.Name(place), name)], ast.Name(value)) if place == ctx:
+                line, is_argument = source.own_line(statement), name == value in parameters_of(forward)
+                if line is not None and is_argument and _reads_attribute(backward, back, name):
+                    kept[name] = line
     if not kept or kept.keys() & (binds(backward) | {*parameters_of(backward)}):
         return None
     names = ", ".join(kept)
@@ -133,13 +141,6 @@ def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
         if "#" in end and len(behind) > 1:
             above.append(line.indent + end.lstrip())
     return "".join([*above, code, behind[0] if len(behind) == 1 else source.newline])
-
-
-def _kept(statement: ast.stmt, ctx: str) -> str:
-    target = single_target(statement)
-    if not isinstance(statement, ast.Assign) or not is_attribute_of(target, ctx):
-        return ""
-    return target.attr if is_name(statement.value, target.attr) else ""
 
 
 def _reads_attribute(function: Function, owner: str, name: str) -> bool:
