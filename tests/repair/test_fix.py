@@ -370,6 +370,27 @@ def test_the_result_of_a_leafs_write_is_what_is_meant(fix):
     assert "proved to the end" in done.out
 
 
+def test_a_write_that_brings_a_graph_is_bound_anew_first(fix):
+    """The next task would begin with the weights of the last one, so that no way is proved; each run changes
+    no file."""
+    text = """
+    import torch
+    from torch.func import functional_call
+
+    torch.manual_seed(0)
+    head, x = torch.nn.Linear(2, 1), torch.randn(4, 2)
+    for task in range(2):
+        fast = dict(head.named_parameters())
+        loss = functional_call(head, fast, (x + task,)).square().mean()
+        for name, g in zip(fast, torch.autograd.grad(loss, tuple(fast.values()), create_graph=True)):
+            fast[name].sub_(0.1 * g)
+        functional_call(head, fast, (x + task,)).square().mean().backward()
+    """
+    first, second = fix(text, "--format", "json").document["fix"]["ways"]
+    assert "+        fast[name] = fast[name].sub(0.1 * g)" in first["diff"]
+    assert "+            fast[name].sub_(0.1 * g)" in second["diff"]
+
+
 def test_a_hook_that_changes_a_shared_gradient(fix):
     """It returns a new one, compared with the run under guard, which gives each consumer its own."""
     text = """

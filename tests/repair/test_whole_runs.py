@@ -14,7 +14,7 @@ from unclobber.repair.proof import Runner
 
 PROGRAMS = Path(__file__).parent / "whole_runs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if not path.stem.endswith(".right"))
-QUICK = ("half_precision", "old_name", "penalty_beside", "yielded")
+QUICK = ("adapted_weights", "filled_workspace", "half_precision", "old_name", "penalty_beside", "yielded")
 
 
 def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", QUICK)
 def test_sampled(name, tmp_path, driver, monkeypatch):
-    """A dtype, the written value under its old name, what stands beside the write, a generator."""
+    """An inner step, shared memory, a dtype, an old name, what stands beside the write, a generator."""
     _check(name, tmp_path, driver, monkeypatch)
 
 

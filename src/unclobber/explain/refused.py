@@ -299,11 +299,12 @@ class _Refused:
     def _carries_gradient(self, target: WriteTarget, leaf: torch.Tensor | None, site: Site | None) -> bool:
         """Return whether ``no_grad`` would drop a gradient: the statement reads what one is to flow to,
         besides the leaf; or it computes a parametrized weight. What writes a parameter outside of a
-        ``forward`` updates it."""
+        ``forward`` updates it, unless it may read a gradient that ``create_graph=True`` gave a history."""
         if site is not None and site.parametrizes:
             return True
         place, is_parameter = self.place, isinstance(leaf, torch.nn.Parameter)
-        if place is None or (is_parameter and place.code.co_name != "forward"):
+        updates = is_parameter and place is not None and place.code.co_name != "forward"
+        if place is None or (updates and not _creates_graphs(place.source.tree)):
             return False
         todo: list[ast.AST] = [place.at]
         while todo:
@@ -313,14 +314,15 @@ class _Refused:
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 value = place.value(node)
             if isinstance(value, torch.nn.Module):
-                if any(parameter.requires_grad for parameter in value.parameters()):
+                if not updates and any(parameter.requires_grad for parameter in value.parameters()):
                     return True
             elif isinstance(value, torch.Tensor):
                 own = value is target.tensor
                 # torch warns where the gradient of another tensor than a leaf is read
                 if target.tensor is not None and not compat.graph.has_history(target.tensor):
                     own = own or value is target.tensor.grad
-                wanted = isinstance(value, torch.nn.Parameter) or compat.graph.has_history(value)
+                is_weight = not updates and isinstance(value, torch.nn.Parameter)
+                wanted = is_weight or compat.graph.has_history(value)
                 if value.requires_grad and wanted and not own:
                     return True
             elif not (isinstance(node, ast.Call) and last_name(node.func) in _CUT):
@@ -454,6 +456,10 @@ def _is_stale(tensor: torch.Tensor) -> bool:
 
 def _is_wanting(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and not compat.graph.has_history(tensor)
+
+
+def _creates_graphs(tree: ast.AST) -> bool:
+    return any(isinstance(node, ast.keyword) and node.arg == "create_graph" for node in ast.walk(tree))
 
 
 def _operation(place: Place) -> str:

@@ -23,6 +23,7 @@ from ..torch_internals import compat
 from ..torch_internals.agreement import compared
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
+from ._state import AS_WRITTEN
 
 Call = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Function that makes one of the program's calls of torch: the operation, its arguments, its keywords."""
@@ -103,13 +104,17 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
             known = copies[id(argument)] = ref(argument), argument.clone(), argument._version
         return known[1]
 
+    def as_written(argument: torch.Tensor) -> torch.Tensor:
+        leaf, copy, _ = copies.get(id(argument), (ref(argument), argument, 0))
+        return copy if copy._version and leaf() is argument else argument
+
     def call(func: Any, args: Any, kwargs: Any) -> Any:
         """Make a call with copies of leaves; a mode sees initialisers whole, before their ``no_grad``."""
         initial = getattr(func, "__module__", "") == "torch.nn.init"
         name = getattr(func, "__name__", "")
         attribute = getattr(func.__self__, "__name__", "") if name == "__get__" else ""
-        if name in _READS_VALUES and (known := copies.get(id(args[0]))) and known[1]._version:
-            return func(known[1], *args[1:], **kwargs)
+        if name in _READS_VALUES:
+            args = compat.compilers.map_tensors(as_written, args)
         is_view = attribute != "data" and attribute in torch_table().view_attributes  # `w.mT`
         if not torch.is_grad_enabled() or initial or (name in _ABOUT_THE_LEAF and not is_view):
             return func(*args, **kwargs)
@@ -119,8 +124,13 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         return args[0] if is_written else answer
 
     def settle() -> None:
+        """Give each written leaf its value, and a parameter the one that a new tensor has in its place."""
         for held, copy, _ in copies.values():
-            if copy._version and (leaf := held()) is not None and not isinstance(leaf, torch.nn.Parameter):
+            if not copy._version or (leaf := held()) is None:
+                continue
+            if isinstance(leaf, torch.nn.Parameter):
+                setattr(leaf, AS_WRITTEN, copy)
+            else:
                 leaf.data.copy_(copy.detach())
                 leaf.grad = None
 
@@ -128,7 +138,7 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         yield settle
 
 
-_READS_VALUES = {"backward", "detach", "item", "tolist", "numpy", "__repr__", "__format__"}
+_READS_VALUES = {"backward", "detach", "grad", "item", "tolist", "numpy", "__repr__", "__format__"}
 
 
 _ABOUT_THE_LEAF = frozenset(

@@ -13,7 +13,7 @@ import re
 import time
 import traceback
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -153,13 +153,22 @@ class Search:
         self._cuts = any(FIXERS[fixer].cuts for repair in offered for fixer in repair.fixers)
         proved, unproved, stopped = self._explore(start, finding, began)
         if not proved:
-            offered += self._that_run_clean(self._cut_otherwise[:2])
+            kept = self._that_run_clean(self._keeping_the_gradient(project)) if offered else ()
+            offered = kept + offered + self._that_run_clean(self._cut_otherwise[:2])
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
             return Proved(finding, tuple(proved), offered)
         others = sum(not each.repaired for each in first.findings) - 1
         return Unproved(finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]), others)
+
+    def _keeping_the_gradient(self, project: Project) -> Iterator[_SearchState]:
+        """Yield the edits that keep what an offered ``no_grad`` drops: each binds a new tensor to a name."""
+        drops = any(each.offered and each.fixer == "no-grad" for each in self._proposed_first)
+        for candidate in self._proposed_first if drops else ():
+            if (name := candidate.shared_name) and not candidate.offered:
+                noted = replace(candidate, note=f"what else holds `{name}` keeps the old values")
+                yield _SearchState(project.with_texts(candidate.texts), (noted,))
 
     # --- the search -----------------------------------------------------------------------------
 
@@ -187,7 +196,10 @@ class Search:
                 proved = []
                 self._queue, passed_over = sorted(passed_over + self._queue, key=_ORDER), []
                 continue
-            state = self._next(deep=not proved and self._tried >= WIDE)
+            # Each of five saves that one write overwrites needs a copy of its own, and all choices of four of
+            # them would come before the five (test_fix.py, test_each_of_many_saves_needs_a_copy).
+            edits = [len(state.steps) for state in self._queue]
+            state = self._queue.pop(edits.index(max(edits)) if not proved and self._tried >= WIDE else 0)
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
             simpler = len(state.steps) < len(best.steps) and state.copies <= best.copies
@@ -230,15 +242,6 @@ class Search:
                 unproved.append(repair)
         confirmed = self._confirmed(proved) or partly[:1]
         return confirmed, unproved, "" if confirmed else stopped
-
-    def _next(self, *, deep: bool) -> _SearchState:
-        """Take the next state out of the queue: the best one, or with ``deep`` one with the most edits.
-
-        Each of five saves that one write overwrites needs a copy of its own, and all choices of four of them
-        would come before the five (test_fix.py, test_each_of_many_saves_needs_a_copy).
-        """
-        deepest = max(range(len(self._queue)), key=lambda at: len(self._queue[at].steps))
-        return self._queue.pop(deepest if deep else 0)
 
     def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
         """Queue a state's follow-ups, one for each new candidate of its finding; return whether any is."""

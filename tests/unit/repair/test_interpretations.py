@@ -113,6 +113,21 @@ def test_a_step_between_two_forwards_is_seen():
         assert torch.equal(one, other)
 
 
+def test_a_gradient_for_a_written_leaf_is_that_of_its_new_value():
+    """As `autograd.grad` gives it for the result of the operation, here for both names of it."""
+
+    def program(write):
+        w = torch.nn.Parameter(torch.ones(3))
+        y = write(w)
+        (first,) = torch.autograd.grad(y.exp().sum(), y)
+        y.exp().sum().backward()
+        return first, w.grad
+
+    written = _under(Interpretation.RECORDED, lambda: program(lambda w: w.mul_(2)))
+    for one, other in zip(written, _plain(lambda: program(lambda w: w.mul(2))), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize(
     "split", [lambda x: x.chunk(2), lambda x: torch.split(x, 2), lambda x: x.view(2, 2).unbind(0)]
 )
