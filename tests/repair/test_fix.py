@@ -391,6 +391,28 @@ def test_a_write_that_brings_a_graph_is_bound_anew_first(fix):
     assert "+            fast[name].sub_(0.1 * g)" in second["diff"]
 
 
+def test_a_write_that_a_recomputation_reads_may_wait(fix):
+    """No gradient is compared, for guard restores nothing that is read by name; holders see the write."""
+    text = """
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    tau, w = torch.tensor(2.0), torch.ones(3, requires_grad=True)
+    taus = [tau]
+    def gate(x):
+        return torch.sigmoid(x / tau)
+    for step in range(2):
+        loss = checkpoint(gate, w, use_reentrant=False).sum()
+        tau.mul_(0.5)
+        loss.backward()
+    """
+    document = fix(text, "--format", "json").document["fix"]
+    assert "could not be run for comparison" in document["reason"]
+    (way,) = document["ways"]
+    assert "+    loss.backward()\n     tau.mul_(0.5)\n" in way["diff"]
+    assert way["notes"] == []
+
+
 def test_a_hook_that_changes_a_shared_gradient(fix):
     """It returns a new one, compared with the run under guard, which gives each consumer its own."""
     text = """

@@ -49,7 +49,7 @@ def hidden(
 ) -> Hidden:
     """Return the holders of a tensor that an edit of the project no longer writes to, by those that were
     measured at the finding's writes in the project as it is."""
-    if candidate.hides_nothing or finding.entry.harms_others:
+    if candidate.hides_nothing or candidate.moves or finding.entry.harms_others:
         return Hidden()
     never_read_again: set[str] = set()
     measured = False

@@ -386,8 +386,8 @@ class Search:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
             return f"the script would not do the same to its end: {self._rejected[0]}{only}"
         references = (reference.ran for reference in self._trial.references.values())
-        short = next((ran for ran in references if ran.backwards < self._trial.until), None)
-        if unproved:
+        short = next((r for r in references if r.backwards < self._trial.until or r.finding), None)
+        if unproved and not (short and short.finding):
             return f"a cure runs clean, but {NO_BACKWARD if short else NO_GRADIENTS}"
         if not self._tried:
             return "no edit is known for these lines"

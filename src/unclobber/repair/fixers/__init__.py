@@ -65,7 +65,7 @@ _FIXERS = (
     Fixer("detach-hidden", "the state is cut off where it is kept", "UC101 UC301", in_doubt=True, cuts=True),
     Fixer("detach-stored", "what is stored is a constant for backward", "UC301", in_doubt=True, cuts=True),
     Fixer("save-for-backward", "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
-    Fixer("reorder", "another order of lines, or fewer gradients", "UC101 UC102", in_doubt=True),
+    Fixer("reorder", "another order of lines, or fewer gradients", "UC101 UC102 UC105", in_doubt=True),
     Fixer("clone-parameters", "copies of parameters, until backward", "UC101 UC102", keeps_graphs=True),
     Fixer("recompute", "the forward runs once more", in_doubt=True),
 )

@@ -27,13 +27,14 @@ _NOTE = "no gradient is added to other weights, whose `.grad` is therefore not c
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the backward's lines above the update that wrote or the write; and with ``inputs=``, here too."""
-    if not (finding.code == "UC102" or overwrites_parameters(finding) or is_unrecorded(finding, project)):
+    meant = finding.code in ("UC102", "UC105") or overwrites_parameters(finding)
+    if not (meant or is_unrecorded(finding, project)):
         return
     yield from _restored_before(finding, project)
     for path, source, backward in callers(project, finding.needed):
         wrote = callers(project, *reversed(finding.writes))
         statements = [statement for other, _, statement in wrote if other == path]
-        limits = limited(source, backward)
+        limits = "" if finding.code == "UC105" else limited(source, backward)
         here = [s for s in statements if source.function(s) is source.function(backward)] or statements
         names = _in_order(source, backward, *here[:1])
         for statement in statements:
