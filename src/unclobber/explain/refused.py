@@ -304,7 +304,8 @@ class _Refused:
             return True
         place, is_parameter = self.place, isinstance(leaf, torch.nn.Parameter)
         updates = is_parameter and place is not None and place.code.co_name != "forward"
-        if place is None or (updates and not _creates_graphs(place.source.tree)):
+        nodes = () if place is None else ast.walk(place.source.tree)
+        if place is None or (updates and all(getattr(n, "arg", "") != "create_graph" for n in nodes)):
             return False
         todo: list[ast.AST] = [place.at]
         while todo:
@@ -456,10 +457,6 @@ def _is_stale(tensor: torch.Tensor) -> bool:
 
 def _is_wanting(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and not compat.graph.has_history(tensor)
-
-
-def _creates_graphs(tree: ast.AST) -> bool:
-    return any(isinstance(node, ast.keyword) and node.arg == "create_graph" for node in ast.walk(tree))
 
 
 def _operation(place: Place) -> str:
