@@ -13,7 +13,7 @@ from oracles.scripts import Script, run
 from unclobber.explain import ahead, occurrences, reads, sentence
 from unclobber.explain._live import user_place
 from unclobber.observe.hooks import backward_calls
-from unclobber.session import Session
+from unclobber.session import Session, Watching
 from unclobber.torch_internals import compat
 
 SCRIPTS = range(60)
@@ -43,10 +43,10 @@ class _GoesOn(Session):
         return state.saved.alias if state.value is None else state.value
 
 
-class _WatchGoingOn(unclobber.watch):
-    def _make(self) -> Session:
+class _WatchGoingOn(Watching):
+    def __init__(self) -> None:
         self.session = _GoesOn()
-        return self.session
+        super().__init__(lambda: self.session)
 
 
 def _what(saved: Any, node: Any) -> tuple[Any, str]:

@@ -117,9 +117,11 @@ class Engine:
 
     def _wrap(self) -> None:
         if not self._subscribers and not self._stays:
-            first, second = compat.entries.BACKWARD
-            self._patches.stand_in(*first, lambda original: functools.partial(self._run, original))
-            self._patches.replace(*second, getattr(*first))
+            homes = compat.entries.BACKWARD
+            for home, name in homes[:1]:
+                self._patches.stand_in(home, name, lambda original: functools.partial(self._run, original))
+            for home, name in homes[1:]:
+                self._patches.replace(home, name, getattr(*homes[0]))
 
     def _unwrap(self) -> None:
         if not self._subscribers and not self._stays:
