@@ -9,6 +9,7 @@ from guarded_twins import ramp
 
 import unclobber
 from unclobber.torch_internals import compat
+from warm import python
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -194,3 +195,36 @@ def test_write_in_a_thread_from_before():
         except unclobber.InplaceError:
             return
     assert torch.equal(x.grad, x.detach().exp())
+
+
+BESIDE = """
+import threading, time, torch, unclobber
+end = time.time() + 1
+
+def writes():
+    while time.time() < end:
+        x = torch.ones(4, 4, requires_grad=True)
+        for _ in range(20):
+            y = x.exp()
+            y.mul_(2)
+
+def trains():
+    while time.time() < end:
+        x = torch.ones(4, 4, requires_grad=True)
+        (x.sin() * x).tanh().sum().backward()
+
+with unclobber.{context}():
+    threads = [threading.Thread(target=each) for each in (writes, trains)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("context", ["watch", "guard"])
+def test_threads_that_write_and_train_wait_for_each_other_in_one_order(context, tmp_path):
+    """torch takes the interpreter's lock to count a tensor's owners, also in a write that gave it up."""
+    (tmp_path / "beside.py").write_text(BESIDE.format(context=context))
+    assert python("beside.py", cwd=tmp_path, timeout=30).stdout == "done\n"

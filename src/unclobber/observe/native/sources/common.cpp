@@ -24,6 +24,12 @@ bool is_ending() {
 
 }  // namespace
 
+void Locked::wait() {
+  PyThreadState* state = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+  sched_yield();
+  if (state != nullptr) PyEval_RestoreThread(state);
+}
+
 void take_lock_around_forks() {
   pthread_atfork(Locked::take, Locked::give, Locked::give);
 }

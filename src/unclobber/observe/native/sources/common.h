@@ -1,8 +1,9 @@
 // Shared by all sources: owned references, the locks, and the wall between C++ exceptions and the interpreter.
 //
-// Two locks, and one order: a thread that holds the core's lock (`Locked`) never takes the interpreter's, runs
-// no Python and drops no reference to a Python object. It is one lock for everything, held for a few
-// instructions, and taken around a fork, so that no child starts with it locked.
+// Two locks: a thread that holds the core's lock (`Locked`) runs no Python and drops no reference to a Python object.
+// torch may take the interpreter's lock then, to count a tensor's owners for Python (since 2.10), so whoever waits for
+// the core's lock gives the interpreter's up meanwhile. It is one lock for everything, held for a few instructions, and
+// taken around a fork, so that no child starts with it locked.
 #pragma once
 #include <Python.h>
 #include <torch/csrc/Exceptions.h>
@@ -155,11 +156,13 @@ class Locked {
   Locked& operator=(const Locked&) = delete;
 
   static void take() {
-    while (held_.exchange(true, std::memory_order_acquire)) sched_yield();
+    while (held_.exchange(true, std::memory_order_acquire)) wait();
   }
   static void give() { held_.store(false, std::memory_order_release); }
 
  private:
+  UNCLOBBER_COLD static void wait();
+
   static inline std::atomic<bool> held_{false};
 };
 
