@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.observe.hooks.autocast import copies
+from unclobber.observe.hooks.autocast import CopiedWeights, copies
+from unclobber.torch_internals.engine import engine
 
 pytestmark = pytest.mark.filterwarnings("ignore::unclobber.SilentWriteWarning")
 
@@ -205,3 +206,13 @@ def test_no_note_holds_a_weight():
         del net
         gc.collect()
         assert weight() is None
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_backwards_are_looked_at_once_a_region_casts(enabled, monkeypatch):
+    """A checkpoint's recomputation enters a region that casts nothing."""
+    followed = []
+    monkeypatch.setattr(engine, "subscribe", lambda subscriber, **_: followed.append(subscriber))
+    weights = CopiedWeights()
+    weights.enter(bf16(enabled=enabled))
+    assert followed == [weights] * enabled

@@ -14,18 +14,21 @@ from .patches import Patches
 class EngineCall:
     """A call of the engine: its arguments, and its answer once it has returned."""
 
-    __slots__ = ("answer", "args", "done", "is_internal", "kwargs", "roots", "thread")
+    __slots__ = ("answer", "args", "done", "kwargs", "roots", "thread")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Describe a call that is about to start."""
         self.roots = roots  # the tensors (or gradient edges) that backward starts from
         self.args = args  # further positional arguments of torch's call
         self.kwargs = kwargs
-        # Whether torch itself calls: in a transform of `torch.func`, or while it is traced.
-        self.is_internal = compat.graph.is_internal_backward(roots)
         self.done = False  # whether the engine has returned without raising
         self.answer: Any = None  # the engine's result; None before it has returned
         self.thread: Any = None  # a subscriber's state of the thread of the call
+
+    @property
+    def is_internal(self) -> bool:
+        """Return whether torch itself calls: in a transform of ``torch.func``, or while it is traced."""
+        return compat.graph.is_internal_backward(self.roots)
 
     @property
     def gradients(self) -> tuple[Any, ...]:

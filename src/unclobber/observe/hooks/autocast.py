@@ -75,21 +75,23 @@ class CopiedWeights(Listener):
         self.pending: list[int] = []
         """An item for each open region of any thread: without one, the kernels pass this listener by."""
         self._thread = _ThreadRegions()
-        self._used = False  # whether a program has entered a region: before, no backward need be looked at
+        self._used = (
+            False  # whether a program has entered one that casts: before, no backward need be looked at
+        )
 
     def forget(self) -> None:  # their ends will not be seen
         self.pending.clear()
         self._thread = _ThreadRegions()
 
     def follow_backwards(self) -> Callable[[], None]:
-        """Be notified of backward calls once a region was entered. Return what ends it."""
+        """Be notified of backward calls once a region that casts was entered. Return what ends it."""
         if self._used:
             engine.subscribe(self, last=True)
         return partial(engine.unsubscribe, self)
 
-    def enter(self, *_: Any) -> None:
+    def enter(self, region: torch.autocast) -> None:
         """Note that a region begins."""
-        if not self._used:
+        if not self._used and compat.entries.enables_autocast(region):
             self._used = True
             self.follow_backwards()
         thread = self._thread

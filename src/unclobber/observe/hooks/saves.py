@@ -537,7 +537,8 @@ def always_observed() -> bool:
 
 
 def receiver() -> Conflicts | None:
-    return next((hooks.conflicts for hooks in reversed(active())), None)
+    entered = active()
+    return entered[-1].conflicts if entered else None
 
 
 @contextlib.contextmanager

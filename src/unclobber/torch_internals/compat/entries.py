@@ -116,6 +116,11 @@ def autocast_keeps_copies() -> bool:
     return torch._C._is_any_autocast_enabled() and torch.is_autocast_cache_enabled()
 
 
+def enables_autocast(region: torch.autocast) -> bool:
+    """Return whether ``region`` casts: those that torch's checkpoint enters for a recomputation may not."""
+    return region._enabled
+
+
 def add_step_hooks(
     before: Callable[..., None], after: Callable[..., None], *ends: Callable[[], None]
 ) -> Callable[[], None]:
