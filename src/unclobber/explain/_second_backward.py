@@ -202,13 +202,12 @@ def _cached(stack: Stack, live_frames: Sequence[LiveFrame]) -> str | None:
     """Return the innermost of the program's functions on ``stack`` that has returned and whose results
     functools keeps; None if there is none."""
     running = [live_frame.code for live_frame in live_frames]
+    caches = [each for each in gc.get_objects() if type(each) is functools._lru_cache_wrapper]
+    cached = [getattr(each, "__wrapped__", None) for each in caches]
+    kept = [function.__code__ for function in cached if type(function) is FunctionType]
     for code in stack[::2]:
-        functions = [] if is_library(code) or code in running else gc.get_referrers(code)
-        for function in functions:
-            # Only types are read, because the collector's objects may be half made.
-            holders = gc.get_referrers(function) if type(function) is FunctionType else ()
-            if any(type(holder) is functools._lru_cache_wrapper for holder in holders):
-                return str(code.co_qualname).rpartition("<locals>.")[2]
+        if code in kept and code not in running and not is_library(code):
+            return str(code.co_qualname).rpartition("<locals>.")[2]
     return None
 
 
