@@ -69,8 +69,9 @@ class StaleTensor:
         return memory.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def has_view(self, tensor: torch.Tensor) -> bool:  # whether `then` has the part that corresponds to it
+        own = compat.tensors.storage_key(tensor) == self.key  # it may have been computed from this one
         plain = tensor.itemsize == self.tensor.itemsize and not tensor.is_conj() and not tensor.is_neg()
-        return plain and tensor.untyped_storage().nbytes() <= self._before.nbytes
+        return own and plain and tensor.untyped_storage().nbytes() <= self._before.nbytes
 
     def compare(self, tensor: torch.Tensor) -> None:  # what was written to both
         each_once(self._view(tensor)).copy_(each_once(differing(tensor, self.then(tensor))))
