@@ -103,6 +103,7 @@ class ProbedWriter(Writer):
             before.append(Line(f"x{n} = {kind}(3, 3)"))
             self.leaves.append(f"x{n}")
         before.append(Line("b0 = buffer(3, 3)"))
+        before.append(Line("seen = torch.ones(3)"))  # what recomputations write, and nothing else reads
         before.append(Line(f"leaves = [{', '.join(self.leaves)}, *layers.parameters(), *norm.parameters()]"))
         self.names = [*self.leaves, "b0"]
         for _ in range(self.rng.randint(2, 14)):
@@ -222,7 +223,11 @@ class ProbedWriter(Writer):
         body = text
         for n, name in enumerate(used):
             body = re.sub(rf"\b{name}\b", f"p{n}", body)
-        self.take(f"def part({parameters}):\n    note('part runs')\n    return ({body}).exp()")
+        write = self.rng.choice(
+            ("seen.div_(seen.norm())", "seen[1:] = seen.mean() + 1", "seen.copy_(seen * 2)")
+        )
+        lines = "note('part runs')", f"with torch.no_grad(): {write}", f"return ({body}).exp()"
+        self.take("\n    ".join((f"def part({parameters}):", *lines)))
         self.result(f"checkpoint(part, {', '.join(used)}, use_reentrant={reentrant})", writable=False)
 
     def _used(self, text: str) -> list[str]:
