@@ -11,7 +11,8 @@ of syntax, ``_methods``, ``_calls`` and ``_torch_calls`` one for each kind of re
 record its saves and writes. ``_writes`` keeps them, and suspects what a backward needs (``_rules``).
 """
 
+from ._cache import CheckedFile
 from ._rules import CheckRule
-from .files import CheckedFile, check_files, python_files
+from .files import check_files, python_files
 
 __all__ = ["CheckRule", "CheckedFile", "check_files", "python_files", "traceback"]

@@ -1,4 +1,4 @@
-"""The cache of a check: the files in which nothing was found, by their content.
+"""The result of one file, and the cache of a check: the files in which nothing was found, by their content.
 
 A file with a finding is checked again each time: findings are few, and a cache of plain facts can be read
 from a project that is not trusted.
@@ -12,18 +12,27 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..model import PACKAGE, VERSION, or_default, write_cached
+from ..model import PACKAGE, VERSION, Finding, or_default, write_cached
 
 
-class CleanFile(NamedTuple):
-    """The result of a file without findings."""
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """The result of one file."""
 
-    lines: int
-    commented: tuple[str, ...]  # the paths of its texts that may hold a comment for unclobber
-    read: tuple[str, ...] = ()  # absolute paths of other files on which the result depends
+    path: str  # absolute path
+    lines: int = 0
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""  # the reason why the file could not be checked; no full stop
+    error: SyntaxError | None = None
+    """The error at a text that is no Python; its ``filename`` is the file's path, or a cell's."""
+    commented: tuple[str, ...] = ()
+    """The paths of the texts that may hold a comment for unclobber: the file, or cells of a notebook."""
+    read: tuple[str, ...] = ()
+    """Absolute paths of other files on which the result depends, of some only that they aren't there."""
 
 
 class CheckCache:
@@ -48,22 +57,23 @@ class CheckCache:
         self._new: dict[str, list[Any] | None] = {}
         """The entries of this check; None for a file that gets none."""
 
-    def known(self, path: str, *, is_named: bool) -> CleanFile | None:
+    def known(self, path: str, *, is_named: bool) -> CheckedFile | None:
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
                 if all(self._digest_at(name) == was for name, was in others.items()):
-                    return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
+                    return CheckedFile(path, lines, commented=tuple(f"{path}{part}" for part in commented))
         return None
 
-    def keep(self, path: str, clean: CleanFile | None, *, is_named: bool) -> None:
-        """Note the result of a file that was checked; None if it is not clean."""
+    def keep(self, result: CheckedFile, *, is_named: bool) -> None:
+        """Note the result of a file that was checked, if nothing was found in it."""
+        path, is_clean = result.path, not (result.findings or result.problem)
         digest, name = self._digests.get(path, ""), self._name(path)
         # Read once more, because the file may have been edited since.
-        if clean is not None and digest and digest == _digest(path, is_named=is_named):
-            commented = [text[len(path) :] for text in clean.commented]
-            others = {name: self._digest_at(name) for name in map(self._name, clean.read)}
-            self._new[name] = [digest, clean.lines, commented, others]
+        if is_clean and digest and digest == _digest(path, is_named=is_named):
+            commented = [text[len(path) :] for text in result.commented]
+            others = {name: self._digest_at(name) for name in map(self._name, result.read)}
+            self._new[name] = [digest, result.lines, commented, others]
         elif name in self._known:
             self._new[name] = None
 

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ..model import Finding, or_default
 from ..syntax import NotParsedError, SourcePart, parse
-from ._cache import CheckCache, CleanFile
+from ._cache import CheckCache, CheckedFile
 from ._callers import recorded
 from ._index import index_of
 from ._program import followed
@@ -25,22 +25,6 @@ SKIPPED = frozenset(
 _FEW = 24  # number of files up to which no other processes are started
 _DEEP = 6_000  # nested calls that the interpreter may need for one file
 _SELDOM = 100_000  # new objects after which cycles are looked for, because few are made
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """The result of one file."""
-
-    path: str  # absolute path
-    lines: int = 0
-    findings: tuple[Finding, ...] = ()
-    problem: str = ""  # the reason why the file could not be checked; no full stop
-    error: SyntaxError | None = None
-    """The error at a text that is no Python; its ``filename`` is the file's path, or a cell's."""
-    commented: tuple[str, ...] = ()
-    """The paths of the texts that may hold a comment for unclobber: the file, or cells of a notebook."""
-    read: tuple[str, ...] = ()
-    """Absolute paths of other files on which the result depends, of some only that they aren't there."""
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
@@ -158,19 +142,16 @@ def check_files(
         text: The text of the only file; None to read it.
     """
     kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
-    clean = {path: kept.known(path, is_named=path in named) for path in paths} if kept else {}
-    known = {at: CheckedFile(at, each.lines, commented=each.commented) for at, each in clean.items() if each}
+    known = {path: kept.known(path, is_named=path in named) for path in paths} if kept else {}
     check = partial(check_file, all_rules=all_rules, text=text)
-    checked = _checked(check, [path for path in paths if path not in known], named, jobs)
+    checked = _checked(check, [path for path in paths if known.get(path) is None], named, jobs)
     results: list[CheckedFile] = []
     with deep():  # for all of them, because its end looks for cycles
         for path in paths:
             if (result := known.get(path)) is None:
                 result = next(checked)
                 if kept is not None:
-                    is_clean = not (result.findings or result.problem)
-                    own = CleanFile(result.lines, result.commented, result.read) if is_clean else None
-                    kept.keep(path, own, is_named=path in named)
+                    kept.keep(result, is_named=path in named)
             results.append(result)
             if done is not None:
                 done(result)
