@@ -1,4 +1,4 @@
-"""Files and folders: the ones to check, in several processes if there are many."""
+"""Files and folders: the ones to check, in several processes if there are many, and the findings of all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from functools import partial
 from ..model import Finding, or_default
 from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CheckedFile
-from ._callers import recorded
 from ._index import index_of
 from ._program import followed
 from .findings import SourceTexts, findings
@@ -22,6 +21,7 @@ SKIPPED = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "site-packages", ".git", ".venv", ".tox", ".nox"}
 )
 """Folders that are skipped, unless they are named themselves."""
+_NOT_NAMED = ("", "<module>", "__init__", "__call__", "forward")  # no call has the name of such a function
 _FEW = 24  # number of files up to which no other processes are started
 _DEEP = 6_000  # nested calls that the interpreter may need for one file
 _SELDOM = 100_000  # new objects after which cycles are looked for, because few are made
@@ -158,7 +158,29 @@ def check_files(
     if kept is not None:
         kept.write()
     every = [finding for result in results for finding in result.findings]
-    return _once(results, every if all_rules else list(recorded(every, paths)))
+    return _once(results, every if all_rules else list(_recorded(every, paths)))
+
+
+def _recorded(findings: Sequence[Finding], paths: Iterable[str]) -> Iterator[Finding]:
+    """Yield the findings but those in functions that files of these absolute paths call, and only without
+    gradients (``load_from`` of vision transformers). Such a file has the name of the function's module."""
+    functions = list(map(_function, findings))
+    calls: dict[tuple[str, str], list[bool]] = {each: [] for each in functions if each[1] not in _NOT_NAMED}
+    for path in paths if calls else ():
+        text = SourcePart.joined(*or_default(partial(SourcePart.all_of, path), list[SourcePart]()))
+        for (home, name), off in calls.items():
+            is_user = path == home or os.path.basename(home).removesuffix(".py") in text
+            if is_user and f"{name}(" in text and (index := or_default(partial(index_of, text, path), None)):
+                off += [is_off for called, _, is_off in index.calls if called == name]
+    for finding, function in zip(findings, functions, strict=True):
+        if not (known := calls.get(function)) or not all(known):
+            yield finding
+
+
+def _function(finding: Finding) -> tuple[str, str]:
+    """Return the path and bare name of the writing function, if no backward of its file needs the write."""
+    site = finding.writes[0].site if finding.writes and finding.needed is None else None
+    return ("", "") if site is None else (site.path, site.function.rpartition(".")[2])
 
 
 def _once(results: Sequence[CheckedFile], every: Sequence[Finding]) -> list[CheckedFile]:
