@@ -8,7 +8,7 @@ import re
 from ..syntax import dotted, torch_table
 from ._attributes import attribute, defined_as
 from ._binding import bind, data_written, rebind_view
-from ._call import FollowedCall, transfer_functions, transfers
+from ._call import FollowedCall, transferred, transfers
 from ._calls import call_value
 from ._engine import FileRun
 from ._index import FUNCTION, is_a, is_text, method_of, unparsed
@@ -29,7 +29,7 @@ def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method call: by kind and method, by the method, or by the kind alone."""
     kind = call.receiver.kind
     for key in ((kind, call.name), ("any", call.name), (kind, "")):
-        if key in transfer_functions and (known := transfer_functions[key](run, call, state)) is not None:
+        if (known := transferred(run, *key, call, state)) is not None:
             return known
     return PLAIN
 
