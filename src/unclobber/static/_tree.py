@@ -37,13 +37,11 @@ class SourceTree:
     def __init__(self, paths: Iterable[str]) -> None:
         """Read and parse the files, of absolute paths, that mention torch or call backward."""
         self.files: dict[str, FileSites] = {}
-        self.lines = 0
         self.texts: dict[str, SourceTexts] = {}
         for path in paths:
             with suppress(OSError, SyntaxError, ValueError, RecursionError, NotParsedError), deep():
                 parts = SourcePart.all_of(path)
                 text = _ASYNC.sub("a_ync", SourcePart.joined(*parts))
-                self.lines += text.count("\n")
                 self.files[path] = sites_of(parse(text), text, path)
                 self.texts[path] = SourceTexts.of(parts)
 

@@ -43,7 +43,6 @@ class TracebackAnswer:
     kind: PastedKind | None  # None if the text has none of torch's sentences
     causes: tuple[TracebackCause, ...]
     unknown: tuple[str, ...]  # sentences about what stays unknown; no full stops
-    lines: int  # lines of the sources
 
     @staticmethod
     def of(text: str, paths: Iterable[str]) -> TracebackAnswer:
@@ -55,7 +54,7 @@ class TracebackAnswer:
         """
         context = Context(read_pasted(text), SourceTree(paths))
         causes = tuple(_cause(candidate, context) for candidate in _ranked(context))
-        return TracebackAnswer(context.pasted.kind, causes, tuple(_unknown(context)), context.tree.lines)
+        return TracebackAnswer(context.pasted.kind, causes, tuple(_unknown(context)))
 
 
 # --- candidates ----------------------------------------------------------------------------------------
