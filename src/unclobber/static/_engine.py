@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ._index import FileIndex, FunctionNode, home_of, is_short
@@ -92,8 +93,15 @@ class FileRun:
                 self.statement = outer
         return state
 
-    def within(self, **fields: Any) -> _Within:
-        return _Within(vars(self), fields)
+    @contextmanager
+    def within(self, **fields: Any) -> Iterator[None]:
+        """Set attributes for a while."""
+        outer = {name: vars(self)[name] for name in fields}
+        vars(self).update(fields)
+        try:
+            yield
+        finally:
+            vars(self).update(outer)
 
     # --- numbers -------------------------------------------------------------------------------------
     def tick(self) -> int:
@@ -151,7 +159,7 @@ class FileRun:
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, body = statement.lineno, getattr(statement, "body", None)
         last = statement.end_lineno or first
-        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+        if isinstance(body, list):
             last = max(first, body[0].lineno - 1)  # without the body of a compound statement
         return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
 
@@ -192,19 +200,6 @@ class FileRun:
         # Where a backward runs, gradients are on: the `test()` at the end of a network's file.
         less = int(rule.needs_training and not suspicion.needed and any(map(NOT_TRAINED.search, functions)))
         return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.own.path) is not None)
-
-
-class _Within:
-    """A context that sets attributes; a generator's would take three times as long."""
-
-    def __init__(self, known: dict[str, Any], fields: dict[str, Any]) -> None:
-        self.known, self.fields, self.outer = known, fields, {name: known[name] for name in fields}
-
-    def __enter__(self) -> None:
-        self.known.update(self.fields)
-
-    def __exit__(self, *_: object) -> None:
-        self.known.update(self.outer)
 
 
 followers: dict[type[ast.AST], Callable[..., Any]] = {}
