@@ -49,11 +49,8 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
 
 
 @transfers("module object", "__call__ forward")
-def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    callee = call.receiver
-    if callee.kind == "module" and callee.data.kind in ("ModuleList", "ModuleDict"):
-        return None
-    return apply(run, state, callee, Given(call.values, call.keywords, call.node))
+def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return apply(run, state, call.receiver, Given(call.values, call.keywords, call.node))
 
 
 @transfers("function", "__call__")
