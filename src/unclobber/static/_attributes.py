@@ -101,7 +101,7 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState, node: as
 def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
     """Return the weight of a torch module, or of another that the file makes a parameter; None for others."""
     key = f"{value.name}.{name}"
-    if value.kind == "module" and isinstance(value.data, ModuleData):
+    if value.kind == "module":
         facts = torch_table().modules.get(value.data.kind)
         if facts is None or not facts.parameters:
             return None

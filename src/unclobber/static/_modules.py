@@ -232,9 +232,8 @@ def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr, *, less:
                 result = run.tensor(Grad.YES, run.new_node())
                 value = given_to_unread(run, trial, node, (), result, part.name)
         confirm(run, trial, value.may | value.nodes)
-    for suspicion in in_chain.values():
-        if suspicion.rule in (CheckRule.SAVED, CheckRule.UNSEEN):
-            # Its calls in the file's own statements are followed, too, and their suspicion says more.
-            confidence = min(suspicion.confidence, HIGH - max(run.at_top, less))
-            rule = CheckRule.MODULE if suspicion.rule is CheckRule.SAVED else suspicion.rule
-            run.suspect(FlowState(), suspicion._replace(rule=rule, confidence=confidence))
+    for suspicion in in_chain.values():  # writes over what is saved, because the input is no leaf or view
+        # Its calls in the file's own statements are followed, too, and their suspicion says more.
+        confidence = min(suspicion.confidence, HIGH - max(run.at_top, less))
+        rule = CheckRule.MODULE if suspicion.rule is CheckRule.SAVED else suspicion.rule
+        run.suspect(FlowState(), suspicion._replace(rule=rule, confidence=confidence))

@@ -197,7 +197,7 @@ class Suspicion(NamedTuple):
 
     @property
     def span(self) -> SourceSpan:
-        to_blame = self.write or self.needed or self.saved
+        to_blame = self.write or self.needed
         assert to_blame is not None
         return to_blame
 
