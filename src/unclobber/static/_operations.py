@@ -132,7 +132,7 @@ class _Applied:
         """Record the arguments that an overload saves, if a gradient that reads them is needed."""
         given = dict(zip(overload.arguments, self.values, strict=False))
         given |= {name: value for name, value in self.keywords.items() if name in overload.arguments}
-        if "input" in self.keywords and overload.arguments:  # the first, by any other name
+        if "input" in self.keywords:  # the first, by any other name
             given[overload.arguments[0]] = self.keywords["input"]
         expressions = dict(zip(overload.arguments, self.operands, strict=False))
         # An in-place operation saves a private copy of the value that it is about to overwrite.
@@ -196,8 +196,8 @@ def view_of(
 ) -> Value:
     """Return a view of ``first``, or a copy if the operation may make one."""
     places, origin = first.places or run.new_place(), first.origin
-    if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
-        may_stay = name != "contiguous" and origin and origin.kind in ("several", "expanded")
+    if name in torch_table().may_return_view or view == "maybe":
+        may_stay = origin and origin.kind in ("several", "expanded")
         return first._replace(
             kind="tensor" if first.sure else "unknown", places=run.new_place(),
             origin=origin._replace(sure=False) if origin and may_stay else None,
@@ -255,7 +255,7 @@ def _overloads(
     results = {role: all(role in overload.results for overload in every) for role in kept}
     keep = all(overload.saves or overload.results for overload in every)
     views = {overload.view for overload in every}
-    view = views.pop() if len(views) == 1 else "maybe" if views - {""} else ""
+    view = views.pop() if len(views) == 1 else "maybe" if views else ""
     return _Forms(every, saving, results, keep, view)
 
 
