@@ -9,16 +9,16 @@ from typing import Literal, NamedTuple
 PastedKind = Literal[
     "saved", "leaf", "leaf_view", "multi_view", "inference", "expanded", "overlap", "second_backward"
 ]
-_SENTENCES: tuple[tuple[PastedKind, str], ...] = (
-    ("saved", r"gradient computation has been modified|modified by an in-?place operation"),
-    ("leaf_view", r"view of a leaf Variable that requires grad"),
-    ("leaf", r"leaf Variable that requires grad|leaf variable has been moved into the graph interior"),
-    ("inference", r"inplace update to inference tensor|inference tensors cannot be saved"),
-    ("multi_view", r"is a view and (is being|its base or another view)|view (is the output|was created)"),
-    ("expanded", r"more than one element of the written-to tensor"),
-    ("overlap", r"input tensor and the written-to tensor"),
-    ("second_backward", r"backward through the graph a second time"),
-)
+_SENTENCES: dict[PastedKind, str] = {
+    "saved": r"gradient computation has been modified|modified by an in-?place operation",
+    "leaf_view": r"view of a leaf Variable that requires grad",
+    "leaf": r"leaf Variable that requires grad|leaf variable has been moved into the graph interior",
+    "inference": r"inplace update to inference tensor|inference tensors cannot be saved",
+    "multi_view": r"is a view and (is being|its base or another view)|view (is the output|was created)",
+    "expanded": r"more than one element of the written-to tensor",
+    "overlap": r"input tensor and the written-to tensor",
+    "second_backward": r"backward through the graph a second time",
+}
 _NUMBERS = re.compile(
     r"\[?(?P<dtype>torch\.[\w.]*Tensor|\w+Type)?\s*\[(?P<shape>[\d,\s]*)\]\]?,?\s*"
     r"(?:which is output (?P<output>\d+) of (?P<node>[\w:]+),?\s*)?is at version\s+(?P<version>\d+)[;,]?\s*"
@@ -91,7 +91,7 @@ def read_pasted(text: str) -> Pasted:
     text = text.replace("\r\n", "\n")
     # Terminals and issues wrap the sentence anywhere.
     flat = re.sub(r"\s+", " ", text)
-    kind = next((kind for kind, words in _SENTENCES if re.search(words, flat, re.I)), None)
+    kind = next((kind for kind, words in _SENTENCES.items() if re.search(words, flat, re.I)), None)
     *_, last = len(text), *(match.start() for match in _FRAME.finditer(text))
     tail = re.sub(r"\s+", " ", text[last:])
     numbers = _NUMBERS.search(flat)
@@ -117,7 +117,7 @@ def read_pasted(text: str) -> Pasted:
         saver=_operation(saver[1]) if saver else "",
         forward=_frames(text[inner]),
         is_guessed=is_guessed,
-        is_cut=bool(tail) and not re.search(dict(_SENTENCES).get(kind or "saved", ""), tail, re.I),
+        is_cut=bool(tail) and not re.search(_SENTENCES[kind or "saved"], tail, re.I),
     )
 
 
