@@ -110,14 +110,13 @@ class SourceTree:
         own = self.files[site.path].scope(site.line)
         if own is scope:
             return {site.line: 0}
-        reached, wanted = dict[int, int](), {own.name if own.bare == "forward" else own.bare}
-        seen = set(wanted)
+        reached, seen, called = dict[int, int](), set[str](), [own]
         for calls in range(1, _REACHED + 1):
+            wanted = {each.name if each.bare == "forward" else each.bare for each in called} - seen
+            seen |= wanted
             called_by = [pair for name in wanted for pair in self._callers.get(name, ())]
             reached = {line: calls for caller, line in called_by if caller is scope} | reached
-            callers = [caller for caller, _ in called_by]
-            wanted = {each.name if each.bare == "forward" else each.bare for each in callers} - seen
-            seen |= wanted
+            called = [caller for caller, _ in called_by]
         return dict(sorted(reached.items()))
 
     def located(self, frames: Sequence[PastedFrame]) -> list[FramePlace]:
