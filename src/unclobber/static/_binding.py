@@ -160,8 +160,7 @@ def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowStat
     if base.may_be_tensor and not is_text(target.slice):
         data_written(run, target.value, target, state)
         part = base._replace(leaf=min(base.leaf, Leaf.VIEW))
-        whole = target if run.statement is None else run.statement
-        written = write(run, state, WriteEffect(part, target, whole, "[...] =", value))
+        written = write(run, state, WriteEffect(part, target, run.statement or target, "[...] =", value))
         rebind_view(run, target.value, written._replace(leaf=base.leaf), state)
     elif base.kind == "sequence" and isinstance(target.value, (ast.Name, ast.Attribute)):
         bind(run, target.value, _with_item(base, target.slice, value), state)

@@ -29,7 +29,7 @@ unparsed = lru_cache(maxsize=4096)(ast.unparse)
 class FileIndex:
     """The names at the top of one file."""
 
-    def __init__(self, tree: ast.Module, path: str = "") -> None:
+    def __init__(self, tree: ast.Module, path: str) -> None:
         """Collect functions and classes of the file's top, and imports and assignments anywhere in it."""
         self.tree = tree
         self.path = path

@@ -141,9 +141,8 @@ class _Applied:
             for role, only_if in saves.items():
                 if role not in given or role in skipped:
                     continue
-                grad = self._needed_grad([value for key in only_if for value in given.get(key, PLAIN).parts])
-                if not only_if:
-                    grad = self.grad
+                readers = [value for key in only_if for value in given.get(key, PLAIN).parts]
+                grad = self._needed_grad(readers) if only_if else self.grad
                 if not sure or not all(role in other.saves for other in self.forms.every):
                     grad = min(grad, Grad.MAYBE)
                 for value in given[role].parts if grad else ():
