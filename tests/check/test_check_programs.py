@@ -387,10 +387,18 @@ def test_a_function_of_a_name_that_trains_nothing_weighs_less():
     assert [confidence for _, confidence, _ in found_in(body, all_rules=True)] == ["medium"]
 
 
+def test_a_function_goes_on_after_groups_of_exceptions():
+    """``except*`` is followed as ``except`` is."""
+    attempt = "try: g()\n    except* ValueError: return x"
+    body = f"def f(x):\n    y = x.sigmoid()\n    {attempt}\n    y += 1\n    return y\n"
+    assert [text for *_, text in found_in(body, all_rules=True)] == ["y += 1"]
+
+
 @pytest.mark.parametrize("text", [
     "import torch\nx = " + "(" * 80 + "1" + ")" * 80,
     "import torch\nasync def f():\n    async with a as b:\n        async for c in b:\n            await c\n",
     "import torch\nmatch torch:\n    case {'a': [1, *_]}:\n        pass\n",
+    "import torch\ndef f(x):\n    for torch.i in x: pass\n    for x[torch] in x: pass\n",
     "import torch\nclass A(A): pass\nclass B(A, B): pass\nA().b.c()\n",
     "import torch\ndef f(*a, **k): return f(*a, **k)\nf(*[1], **{})\n",
     "import torch\nx = lambda *a: (yield)\n[*x] = y = z.w[...] = {**x}\ndel x, y\n",

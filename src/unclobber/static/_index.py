@@ -216,7 +216,7 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a file's top, including those in its ``if``, ``try`` and ``with``."""
     for statement in body:
         yield statement
-        if isinstance(statement, (ast.If, ast.Try, ast.With)):
+        if isinstance(statement, (ast.If, ast.Try, ast.TryStar, ast.With)):
             yield from _top(statement.body)
             yield from _top(getattr(statement, "orelse", []))
         for handler in getattr(statement, "handlers", ()):

@@ -223,8 +223,8 @@ def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
     return holds and any(word in text for word in ("use_cache", "past_key_value", "inference", "is_decoding"))
 
 
-@follows(ast.Try)
-def _try(run: FileRun, node: ast.Try, state: FlowState) -> FlowState:
+@follows(ast.Try, ast.TryStar)
+def _try(run: FileRun, node: ast.Try | ast.TryStar, state: FlowState) -> FlowState:
     tried = run.execute(node.orelse, run.execute(node.body, state.copy()))
     # The first statement of the body may raise, so a handler starts from the state before the body.
     for handler in node.handlers:
@@ -300,7 +300,7 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
             bind(run, node.target, known[turn] if turn < len(known) else elements(run, over, state), state)
             # The only turn that is followed stands for the first and the last (DETR's `MLP`).
             for part in ast.walk(node.target) if turn or is_any else ():
-                if isinstance(part, ast.Name) and state.names[part.id].data == "turn":
+                if isinstance(part, ast.Name) and state.names.get(part.id, PLAIN).data == "turn":
                     state.names[part.id] = TURN._replace(data="later" if turn else "only")
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
