@@ -24,27 +24,23 @@ def install(job: Job) -> None:
 
     This holds until the process ends, which is meant to run a single candidate.
     """
-    texts, copy = job.texts, job.at.copy
-    probed = {write.path for write in job.probes}
+    copy = job.at.copy
+    compiled_here = {write.path for write in job.probes} | job.texts.keys()
     original: Any = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
         """Return the code of a module from its edited text, from the copy, or as usual."""
         name = loader.get_filename(fullname)
         own = copy.here(os.path.abspath(name))
-        real = os.path.realpath(own)
-        if real in texts:
-            _show(own, texts[real])
-            return _code(job, texts[real], own)
         # Files in a copy are compiled here, because code from Python's cache would get the copy's path;
         # probed ones, because it would have no probes.
-        if own == os.path.abspath(name) and real not in probed:
+        if own == os.path.abspath(name) and os.path.realpath(own) not in compiled_here:
             code: CodeType | None = original(loader, fullname)
             return code
-        return _code(job, loader.get_data(name), own)
+        return _code(job, own, loader, name)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
-    for path, text in texts.items():
+    for path, text in job.texts.items():
         _show(path, text)
 
 
@@ -60,22 +56,21 @@ def run(job: Job) -> None:
         module_as_main(program.module, arguments)()
         return
     path = os.path.join(at.folder, program.script)
-    real = os.path.realpath(path)
-    if real in job.texts:
-        source: str | bytes = job.texts[real]
-        _show(path, job.texts[real])
-    else:
-        with io.open_code(path) as stream:
-            source = stream.read()
-    code = _code(job, source, path)
-    first_on_path(at.copy.there(os.path.dirname(real)))
-    sys.argv = [at.copy.there(program.script), *arguments]
     file = at.copy.there(os.path.abspath(path))
-    run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))
+    loader = SourceFileLoader("__main__", file)
+    code = _code(job, path, loader, path)
+    first_on_path(at.copy.there(os.path.dirname(os.path.realpath(path))))
+    sys.argv = [at.copy.there(program.script), *arguments]
+    run_as_main(code, file=file, loader=loader)
 
 
-def _code(job: Job, source: str | bytes, name: str) -> CodeType:
-    writes = [write for write in job.probes if write.path == os.path.realpath(name)]
+def _code(job: Job, name: str, loader: SourceFileLoader, file: str) -> CodeType:
+    """Return the code of a file of this name, from its edited text or, read by its loader, from ``file``."""
+    real = os.path.realpath(name)
+    source: str | bytes = job.texts[real] if real in job.texts else loader.get_data(file)
+    if isinstance(source, str):
+        _show(name, source)
+    writes = [write for write in job.probes if write.path == real]
     if writes:
         return instrumented(source, name, writes)
     # dont_inherit, or the future imports of this file would apply to the program.
