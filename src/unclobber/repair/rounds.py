@@ -108,15 +108,13 @@ def fix(
     runs, runner.reads = runner.runs, set()
     program = CommandLine(script, arguments, module, root)
     solved, known = 0, frozenset[str]()
-    while len(outcomes) < MOST_ROUNDS:
+    for _ in range(MOST_ROUNDS if fix_all else 1):
         outcome = Search(program, runner, first_only, progress, solved, known).outcome(project)
         outcomes.append(outcome)
         if not isinstance(outcome, Proved):
             break
         project = project.with_texts(outcome.best.texts)
         solved, known = solved + len(outcome.best.titles), known | outcome.best.interpretations
-        if not fix_all:
-            break
     return Rounds(tuple(outcomes), project, runner.runs - runs, in_place=not runner.copy.pairs)
 
 
