@@ -67,7 +67,6 @@ def end_state_of(
         living: The modules and optimizers that were alive at its backward calls.
         generators: ``generators()`` when the program's body had ended.
     """
-    flush()
     # An edit moves line numbers in output (test_end_state.py, test_what_an_edit_moves).
     names = [os.path.basename(str(module.__file__)) for module in own.values()]
     modules = {name: vars(module) for name, module in own.items()}
