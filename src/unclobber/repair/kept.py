@@ -6,6 +6,7 @@ its runs have read, its command line, its environment, and the versions.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -42,22 +43,21 @@ class KeptFix:
 
     def load(self) -> Rounds | None:
         """Return the result; None if anything that it was made from has changed, or the file is broken."""
-        try:
-            with open(self._path, "rb") as stream:
-                match json.loads(stream.readline()):
-                    case {"reads": list(reads), "stamp": str(stamp)} if stamp == _stamp(self._before, reads):
-                        rounds = _Facts(stream).load()
-                        return rounds if isinstance(rounds, Rounds) else None
-        except Exception:  # no file, or a broken pickle, which may raise anything
-            return None
+        # There may be no file, or a broken pickle, which may raise anything.
+        with contextlib.suppress(Exception), open(self._path, "rb") as stream:
+            match json.loads(stream.readline()):
+                case {"reads": list(reads), "stamp": str(stamp)} if stamp == _stamp(self._before, reads):
+                    rounds = _Facts(stream).load()
+                    return rounds if isinstance(rounds, Rounds) else None
         return None
 
     def keep(self, rounds: Rounds, reads: Iterable[str] | None) -> None:
         """Keep a result, unless a file that it was made from is newer or, with None, may be unknown."""
-        known = reads is not None and not rounds.in_place and rounds.proved and self._own() == self._before
-        facts = (or_default(partial(os.stat, path), None) for path in reads or ())
-        if reads is not None and known and all(s is None or s.st_mtime_ns < self._began for s in facts):
-            outside = sorted(reads)
+        if reads is None or rounds.in_place or not rounds.proved or self._own() != self._before:
+            return
+        outside = sorted(reads)
+        facts = (or_default(partial(os.stat, path), None) for path in outside)
+        if all(s is None or s.st_mtime_ns < self._began for s in facts):
             head = json.dumps({"reads": outside, "stamp": _stamp(self._before, outside)})
             write_cached(self._path, head.encode() + b"\n" + pickle.dumps(rounds))
 
