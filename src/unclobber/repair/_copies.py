@@ -18,7 +18,6 @@ MOST_FILES = 20_000  # limits of a copied folder: programs in larger ones run in
 
 _LINKED = frozenset({".git", ".hg", ".svn", "node_modules", ".tox", ".nox"})
 _DROPPED = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
-_ENVIRONMENT = "pyvenv.cfg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def _fits(folder: str, home: str) -> bool:
 
 def _is_apart(path: str) -> bool:  # version control, an environment, a cache
     name = os.path.basename(path)
-    return name in _LINKED or name in _DROPPED or os.path.exists(os.path.join(path, _ENVIRONMENT))
+    return name in _LINKED or name in _DROPPED or os.path.exists(os.path.join(path, "pyvenv.cfg"))
 
 
 _Marks = tuple[int, ...]
@@ -134,18 +133,17 @@ class Filler:
         for entry in wanted:
             target = os.path.join(copy, entry.name)
             before = left.pop(entry.name, None)
-            inner = entry.is_dir(follow_symlinks=False) and not _is_apart(entry.path)
-            if inner and before is not None and before.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) and not _is_apart(entry.path):
+                if before is not None and not before.is_dir(follow_symlinks=False):
+                    _remove(before)
                 self._refresh(entry.path, target)
                 continue
             own = marks(entry.path)
-            if not inner and before is not None and self._made.get(target) == (own, marks(target)):
-                continue
             if before is not None:
+                if self._made.get(target) == (own, marks(target)):
+                    continue
                 _remove(before)
-            if inner:
-                self._refresh(entry.path, target)
-            elif _put(entry, target):
+            if _put(entry, target):
                 self._made[target] = own, marks(target)
         for entry in left.values():
             _remove(entry)
