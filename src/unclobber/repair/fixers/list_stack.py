@@ -21,7 +21,7 @@ from .._text import Splice
 from ..project import Project
 from ._sites import write_statements
 from .clone_target import targets
-from .scatter import is_everything
+from .scatter import index_parts, is_everything
 
 _MADE = frozenset({"zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})
 """Functions and methods that make a tensor of some sizes."""
@@ -81,8 +81,7 @@ def _part(node: ast.AST | None) -> tuple[int, ast.expr | None]:
     """Return the one dimension that a subscript selects in, with the index or slice; None for others."""
     if not isinstance(node, ast.Subscript):
         return -1, None
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    chosen = [(dim, part) for dim, part in enumerate(parts) if not is_everything(part)]
+    chosen = [(dim, part) for dim, part in enumerate(index_parts(node.slice)) if not is_everything(part)]
     return chosen[0] if len(chosen) == 1 else (-1, None)
 
 

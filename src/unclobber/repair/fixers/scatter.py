@@ -56,7 +56,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             unknown = isinstance(statement, ast.AugAssign) or write.operation not in _FORMS_OF
             if form in ("index_put", "select_scatter") and unknown:
                 is_sure = _is_mask if form == "index_put" else _is_int
-                guess |= not any(is_sure(source, part) for part in _parts(index))
+                guess |= not any(is_sure(source, part) for part in index_parts(index))
             # A registered buffer is better copied where it is saved than bound again by each step.
             kept = isinstance(place, ast.Attribute)
             yield Candidate(title, {path: text}, late=kept, whole=whole, shared_name=shared, guess=guess)
@@ -75,7 +75,7 @@ def rewrites(
     else:
         value, is_number = source.code(statement.value), _is_number(statement.value)  # type: ignore[attr-defined]
     x = source.code(target.value)
-    by_int = any(_is_int(source, part) for part in _parts(target.slice))
+    by_int = any(_is_int(source, part) for part in index_parts(target.slice))
     for form, code in _forms(source, target, x, value, is_number, dimensions):
         if "\n" not in code and not (by_int and form == "index_put"):
             yield source.replaced({statement: f"{x} = {code}"}), target, form
@@ -92,7 +92,7 @@ def _forms(
     source: Source, target: ast.Subscript, x: str, v: str, is_number: bool, dimensions: int
 ) -> Iterator[tuple[str, str]]:
     """Yield the functional forms of ``x[…] = v`` with their code, by the index as it is written."""
-    parts = _parts(target.slice)
+    parts = index_parts(target.slice)
     if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
         index = source.code(parts[0])
         if is_number:
@@ -124,7 +124,7 @@ def _forms(
         yield "slice_scatter", f"{x}.slice_scatter({v}, {dim}, {ends.removesuffix(', None')})"
 
 
-def _parts(index: ast.expr) -> list[ast.expr]:
+def index_parts(index: ast.expr) -> list[ast.expr]:
     return index.elts if isinstance(index, ast.Tuple) else [index]
 
 
