@@ -57,5 +57,5 @@ class Candidate:
     def in_doubt(self) -> bool:
         """True if the program may lose a write or a gradient by it, or the user must decide: such an edit is
         shown only once it is proved."""
-        certain = not (self.offered or self.guess or self.moves or self.drops or self.late)
-        return not certain or bool(self.shared_name or self.note or self.whole)
+        doubts = self.offered or self.guess or self.moves or self.drops or self.late
+        return doubts or bool(self.shared_name or self.note or self.whole)

@@ -176,7 +176,7 @@ class Run:
             ended=self.ended,
             findings=(*session.findings, *own),
             backwards=recorder.started,
-            failed_at=recorder.failed_at if recorder.failed_at is not None else recorder.started + 1,
+            failed_at=recorder.failed_at or recorder.started + 1,
             error=self.error,
             seconds=time.perf_counter() - self.began,
             cpu_seconds=time.process_time() - self.cpu_began,
