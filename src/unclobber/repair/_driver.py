@@ -65,8 +65,7 @@ def _interruptible() -> Iterator[None]:
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     # the starting process has blocked the signal until here (``proof._interrupts_wait``)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         yield
     finally:

@@ -195,10 +195,9 @@ def _stage(path: str, data: bytes) -> str:
             os.fsync(stream.fileno())
         status = os.stat(path)
         os.chmod(temporary, status.st_mode & 0o7777)
-        if hasattr(os, "chown"):
-            # Only root may give a file to another owner.
-            with contextlib.suppress(PermissionError):
-                os.chown(temporary, status.st_uid, status.st_gid)
+        # Only root may give a file to another owner.
+        with contextlib.suppress(PermissionError):
+            os.chown(temporary, status.st_uid, status.st_gid)
     except BaseException:
         os.unlink(temporary)
         raise
