@@ -81,7 +81,8 @@ def states(source: Source) -> Iterator[HiddenState]:
             for method in methods:
                 _note_stores(source, method, by_name, owner.name)
             for method in methods:
-                _note_reads(source, method, by_name)
+                if method.name != "__init__":
+                    _note_reads(source, method, by_name)
             yield from (state for state in by_name.values() if state.is_set_again)
 
 
@@ -123,8 +124,6 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
 
 def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState]) -> None:
     """Note which attributes a method reads up to the statement that first sets them."""
-    if method.name == "__init__":
-        return
     owner = parameters_of(method)[0]
     seen = [node for node in walk(method) if is_attribute_of(node, owner) and node.attr in by_name]
     first: dict[str, ast.AST | None] = {}
