@@ -101,7 +101,7 @@ class Source:
         return function
 
     def loop_round(self, node: ast.AST) -> Loop | None:
-        loop: Loop | None = self.above(node, ast.For, ast.AsyncFor) or self.above(node, ast.While)
+        loop: Loop | None = self.above(node, ast.For, ast.AsyncFor, ast.While)
         return loop
 
     def all_above(self, node: ast.AST) -> Iterator[ast.AST]:

@@ -445,9 +445,10 @@ def test_the_forward_moves_into_the_loop(proposed):
     assert texts == ["for _ in range(3):\n    cost = f(x)\n    cost.backward()\n"]
 
 
-def test_the_forward_moves_into_the_innermost_loop(proposed):
+@pytest.mark.parametrize("inner", ["for part in parts", "while more"])
+def test_the_forward_moves_into_the_innermost_loop(proposed, inner):
     """Each backward frees the graph, so that a turn of the loop further out is not enough."""
-    loops = "for _ in range(2):\n    for part in parts:\n"
+    loops = f"for _ in range(2):\n    {inner}:\n"
     text = f"scale = f(x)\n{loops}        cost = part @ scale\n        cost.backward()\n"
     texts = proposed(recompute, "UC301", text, saved="f(x)", needed="cost.backward()")
     assert texts == [f"{loops}        scale = f(x)\n        cost = part @ scale\n        cost.backward()\n"]
