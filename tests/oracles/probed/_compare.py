@@ -49,13 +49,9 @@ def _first_sentence(entry: tuple[Any, ...], watched: Log) -> tuple[Any, ...]:
     """torch's error with as much of its text as ours has in its first line."""
     if entry[0] != "error" or VERSION not in entry[2]:
         return entry
-    ours = next((one[2] for one in watched if one[0] == "error" and VERSION in one[2]), None)
-    if (
-        ours is not None
-        and entry[2].startswith(ours)
-        and re.search(r"expected version \d+ instead\.?$", ours)
-    ):
-        return (*entry[:2], ours, *entry[3:])
+    for ours in (one[2] for one in watched if one[0] == "error" and VERSION in one[2]):
+        if entry[2].startswith(ours) and re.search(r"expected version \d+ instead\.?$", ours):
+            return (*entry[:2], ours, *entry[3:])
     return entry
 
 
