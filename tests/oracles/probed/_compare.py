@@ -20,6 +20,10 @@ VIEWS = (
 """Torch refuses to look at such a view or to write to it, under guard, too; the twin has no writes."""
 
 
+NEW_NODE = ("subclass", "torch.Tensor._backward_hooks.__set__")
+"""torch does that where a written view gets its new node, as a checkpoint makes it here (docs/limits.md)."""
+
+
 def refused_overwriting(log: Log) -> bool:
     """Whether the run ended as torch's version check ends it."""
     return VERSION in _last_error(log)
@@ -37,12 +41,14 @@ def _refused_view(log: Log) -> bool:
 
 def watched_difference(plain: Log, watched: Log) -> str | None:
     """How a watched run differs: its log is the plain one, and of an overwriting it has torch's sentence."""
-    return first_difference([_first_sentence(entry, watched) for entry in _unmarked(plain)], watched)
+    plain, watched = _unmarked(plain), _unmarked(watched)
+    return first_difference([_first_sentence(entry, watched) for entry in plain], watched)
 
 
 def _unmarked(plain: Log) -> Log:
-    """The log without the marks that say what hooks were registered for after it was overwritten."""
-    return [entry[:2] if entry[0] == "raw pack" else entry for entry in plain]
+    """The log without new nodes, and the marks that say what hooks were registered for after a write."""
+    kept = [entry for entry in plain if entry[:2] != NEW_NODE]
+    return [entry[:2] if entry[0] == "raw pack" else entry for entry in kept]
 
 
 def _first_sentence(entry: tuple[Any, ...], watched: Log) -> tuple[Any, ...]:
@@ -65,9 +71,14 @@ def guarded_difference(plain: Log, guarded: Log, twin: Log, *, silent: bool) -> 
         silent: Whether the program writes what torch does not see: plain gradients may be wrong then, as they
             may where it registers hooks for what was overwritten.
     """
-    silent = silent or plain != _unmarked(plain)
-    plain = _unmarked(plain)
+    silent = silent or any(len(entry) > 2 for entry in plain if entry[0] == "raw pack")
+    plain, guarded = _unmarked(plain), _unmarked(guarded)
     until = plain.index(("ends",)) if ("ends",) in plain else len(plain)
+    refused = (n for n, e in enumerate(guarded[:until]) if e[0] == "error" and any(v in e[2] for v in VIEWS))
+    if (end := next(refused, None)) is not None:
+        # The program catches a refusal and goes on, which the twin, without writes, does not meet.
+        one, other = _without_deaths(plain[:end]), _without_deaths(guarded[:end])
+        return first_difference(one, other, numbers=not silent)
     caught = next((n for n, e in enumerate(plain[:until]) if e[0] == "error" and VERSION in e[2]), None)
     if caught is not None:
         # The program catches the refusal and goes on; under guard there is none, so it goes on otherwise.
