@@ -355,7 +355,11 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
         for step in state.steps:
             apart = any((text, not holds) in use.guards for text, holds in step.guards | state.guards)
             if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
-                hidden = (use in maybe) + (not step.guards <= state.guards) + max(0, use.quiet - state.quiet)
+                # The path through a step's condition leads here, if no further one holds, even at the use.
+                is_here = needed is not None and needed[6:] == step.span[6:]  # in the same function
+                is_here = is_here and state.guards | use.guards <= step.guards
+                is_certain = step.guards <= state.guards or (is_here and use.clock > run.round[0])
+                hidden = (use in maybe) + (not is_certain) + max(0, use.quiet - state.quiet)
                 # What isn't followed may have used other parts than the stepped ones (`train.py` of h3lio5).
                 inner = [name for name in step.owners if name.startswith(f"{use.owner}.")]
                 hidden += len(inner) == len(step.owners) and not inner[0].endswith((".weight", ".bias"))
