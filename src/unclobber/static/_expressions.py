@@ -196,7 +196,8 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     before = {place: state.written.get(place) for place in left.places}
     right = run.evaluate(node.right, state)
     rewritten = any(state.written.get(place) != before[place] for place in left.places)
-    if rewritten and isinstance(node.left, ast.Name) and left.may_be_tensor:
+    is_unread = isinstance(run.statement, ast.Expr) and run.statement.value is node
+    if rewritten and isinstance(node.left, ast.Name) and left.may_be_tensor and not is_unread:
         is_named = re.search(rf"\b{node.left.id}\b", unparsed(node.right))  # else it may be another part
         confidence = HIGH if is_named and len(left.places) == 1 else 1
         suspicion = Suspicion(CheckRule.OPERAND, confidence, run.span(node.right), run.span(node.left))
