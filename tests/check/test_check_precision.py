@@ -528,6 +528,33 @@ def test_a_turn_of_a_loop_is_hardly_the_last(turns, test, count):
     assert [code for code, *_ in found_in(body, all_rules=True)] == ["UC101"] * count
 
 
+@pytest.mark.parametrize(("renews", "count"), [
+    ("(t - 1) < n_past", 0), ("kept or t - 1 < n_past", 0), ("t < n_past", 1), ("kept and t - 1 < n_past", 1),
+    ("t > n_past", 1),
+])  # fmt: skip
+@pytest.mark.parametrize("lines", ["is_new = {}; if is_new:", "if {}:"])
+def test_the_first_turn_is_below_any_number(lines, renews, count):
+    """What every loop's first turn makes anew is never of the epoch before: guyleaf's NYCU-DL-2022-Summer."""
+    body = f"""
+    net = nn.Linear(3, 3)
+    opt = torch.optim.Adam(net.parameters())
+    def trained(xs, n_past, kept, skips):
+        loss = 0
+        for t, x in enumerate(xs, start=1):
+            {lines.format(renews).replace("; ", chr(10) + 12 * " ")}
+                skips = [net(x).tanh()]
+            loss = loss + (net(x) + skips[0]).square().mean()
+        loss.backward()
+        opt.step()
+        return skips
+    def train(loader, n_past, kept):
+        skips = [torch.zeros(3)]
+        for _ in range(3):
+            skips = trained(loader, n_past, kept, skips)
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
 def test_a_view_of_an_object_is_no_object():
     """It had no class: EchoTorch's tensors ended in an internal error."""
     found = found_in("""

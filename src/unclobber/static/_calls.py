@@ -15,7 +15,7 @@ from ._names import is_copy
 from ._operations import operation, unknown_result
 from ._state import FlowState, alternatives
 from ._torch_calls import optimizer, torch_call
-from ._values import ANY, PLAIN, SHAPE, TURN, Constant, Grad, Leaf, ModuleData, Value, join, sequence
+from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Value, join, sequence, turn_from
 from ._writes import SAVES_NO_RESULT, given_to_unread
 
 
@@ -225,15 +225,14 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return sequence(tuple(sequence(pair, "tuple") for pair in pairs), "list")
     each = tuple(elements(run, value, state) for value in values)
     if call.name == "enumerate":
-        each = (TURN._replace(data="number") if call.values[1:] or call.keywords else TURN, *each)
+        each = (turn_from(call.every[1:]), *each)
     return sequence((sequence(each, "tuple"),), "list")
 
 
 @transfers("builtin", "range")
 def _range(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    from_0 = len(call.values) == 1 or call.first.data == Constant(0)
     is_single = len(call.values) == 1 and call.first.data == Constant(1)
-    return sequence((TURN if from_0 else TURN._replace(data="number"),), "tuple" if is_single else "list")
+    return sequence((turn_from(call.values[:-1]),), "tuple" if is_single else "list")
 
 
 @transfers("builtin", "map")

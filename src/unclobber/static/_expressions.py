@@ -95,7 +95,10 @@ _FIRST_TURN = {"": False, "== 0": True, "!= 0": False, "> 0": False, ">= 1": Fal
 
 @follows(ast.Compare)
 def _compare(run: FileRun, node: ast.Compare, state: FlowState) -> Value:
+    """Return an unknown truth value, or several; of the number of a loop's turn, what is known."""
     values = [run.evaluate(operand, state) for operand in (node.left, *node.comparators)]
+    if values[0].turn and (known := truth(run, node, state)) is not None:
+        return constant(known)
     plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
     if any(value.may_be_tensor for value in values) and not any(isinstance(op, plain) for op in node.ops):
         return Value("tensor", run.new_place(), False, Grad.NO, integer=True)
@@ -104,7 +107,9 @@ def _compare(run: FileRun, node: ast.Compare, state: FlowState) -> Value:
 
 @follows(ast.BoolOp)
 def _bool(run: FileRun, node: ast.BoolOp, state: FlowState) -> Value:
-    return shared(tuple(run.evaluate(operand, state) for operand in node.values)) or PLAIN
+    values = tuple(run.evaluate(operand, state) for operand in node.values)
+    decides = constant(isinstance(node.op, ast.Or))  # whatever the others are
+    return decides if decides in values else shared(values) or PLAIN
 
 
 @follows(ast.IfExp)
@@ -135,13 +140,12 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     """Return whether a condition holds; None if the file doesn't determine it."""
     text = unparsed(test)
     name, _, compared = text.partition(" ")
-    count = state.names.get(name, PLAIN).data
-    if count in ("turn", "later", "only", "number") and run.again is not None:
-        if count != "number" and compared in _FIRST_TURN:
-            return _FIRST_TURN[compared] is bool(count != "later")
+    if (count := state.names.get(name, PLAIN).turn) and run.again is not None:
+        if count.start == 0 and compared in _FIRST_TURN:
+            return _FIRST_TURN[compared] is (count.which != "later")
         # The second turn that is followed stands for the last (`hw2/cnn.py` of royvelich).
-        if count != "number" and re.match(r"(!=|<) .*(len\(|last|num|- 1)", compared):
-            return bool(count == "turn")
+        if count.start == 0 and re.match(r"(!=|<) .*(len\(|last|num|- 1)", compared):
+            return count.which == "first"
         # A turn that has a name is none of the others, and hardly the last (modded-nanogpt).
         if run.again and re.fullmatch(r"== (?!.*(last|len|num))[\w.]+", compared):
             return False
@@ -167,6 +171,9 @@ def _truth_of_comparison(
 ) -> bool | None:
     """Return whether a comparison with None, of two constants or numbers holds; None if it isn't known."""
     left, right = run.evaluate(left_node, state), run.evaluate(right_node, state)
+    if (count := left.turn) and isinstance(op, ast.Lt) and run.again is not None:
+        # Below whatever number, the first turn is (`Lab4/train.py` of guyleaf's NYCU-DL-2022-Summer).
+        return True if count.start == 0 and count.which != "later" else None
     if isinstance(op, (ast.Is, ast.IsNot)) and right.data == Constant(None):
         if left.data == Constant(None):
             return isinstance(op, ast.Is)
@@ -208,6 +215,8 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
         if isinstance(node.op, ast.Mult):
             return sequence(())  # `[None] * n`: its elements are set later
         return unknown_result(run, state, [left, right])
+    if (turn := left.turn) and isinstance(node.op, ast.Sub) and right.data == Constant(turn.start):
+        return left._replace(data=turn._replace(start=0))
     if not left.may_be_tensor and not right.may_be_tensor:
         return PLAIN if left.kind == right.kind == "plain" else unknown_result(run, state, [left, right])
     operands = [node.left, node.right]

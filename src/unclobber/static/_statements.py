@@ -300,8 +300,9 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
             bind(run, node.target, known[turn] if turn < len(known) else elements(run, over, state), state)
             # The only turn that is followed stands for the first and the last (DETR's `MLP`).
             for part in ast.walk(node.target) if turn or is_any else ():
-                if isinstance(part, ast.Name) and state.names.get(part.id, PLAIN).data == "turn":
-                    state.names[part.id] = TURN._replace(data="later" if turn else "only")
+                if isinstance(part, ast.Name) and (number := state.names.get(part.id, PLAIN).turn):
+                    which = "later" if turn else "only"
+                    state.names[part.id] = TURN._replace(data=number._replace(which=which))
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import lru_cache, reduce
 from typing import Any, Literal, NamedTuple
@@ -77,6 +77,13 @@ class Constant(NamedTuple):
     value: bool | int | float | str | None
 
 
+class Turn(NamedTuple):
+    """The number of a loop's turn; the only turn that is followed stands for the first and the last."""
+
+    which: str = "first"  # or ``later``, or ``only``
+    start: int | None = 0  # the number of the first turn, if it is known
+
+
 class Dimension(NamedTuple):
     """A number of a tensor's shape by its place: ``h`` of ``b, h, w = x.shape`` has place 1 of 3."""
 
@@ -124,6 +131,10 @@ class Value(NamedTuple):
         return self.items if self.kind == "sequence" else (self,)
 
     @property
+    def turn(self) -> Turn | None:
+        return self.data if isinstance(self.data, Turn) else None
+
+    @property
     def leaf_names(self) -> frozenset[str]:  # as owners, if it is a leaf that is no module's parameter
         return frozenset(f"leaf {place}" for place in self.places)
 
@@ -155,7 +166,7 @@ APART = ("data", "detached")
 """Values of `Value.data` for a tensor that shares memory with another, but not its history."""
 PLAIN = Value("plain", grad=Grad.NO)
 SHAPE = Value("plain", grad=Grad.NO, data="shape")
-TURN = Value("plain", grad=Grad.NO, data="turn")  # the number of a loop's turn, from 0
+TURN = Value("plain", grad=Grad.NO, data=Turn())
 
 
 @lru_cache(typed=True)
@@ -167,6 +178,10 @@ def constant(value: Any) -> Value:
 
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     return Value("sequence", grad=Grad.NO, items=items, data=data)
+
+
+def turn_from(start: Sequence[Value]) -> Value:  # the first turn's number, if it is given
+    return TURN._replace(data=Turn(start=getattr(start[0].data, "value", None))) if start else TURN
 
 
 NEVER = 1 << 60  # the time of a use for which no change of the parameters is too early: none was kept
