@@ -1213,6 +1213,37 @@ def test_another_form_of_a_result_in_evaluation(otherwise):
     assert len(found_in(dedent(text))) == 1
 
 
+@pytest.mark.parametrize(("part", "made", "count"), [
+    pytest.param("head", "", 0, id="a part of the subclass"),
+    pytest.param("body", "", 1, id="a part of the base"),
+    pytest.param("head", "self.opt = torch.optim.Adam(self.parameters())", 1, id="made again after it"),
+])  # fmt: skip
+@pytest.mark.parametrize("at_top", [True, False])
+def test_an_optimizer_that_a_base_makes(at_top, part, made, count):
+    """It has no parameters that a subclass adds after ``super().__init__()``: text-autoencoders."""
+    body = f"""
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(3, 3)
+            self.opt = torch.optim.Adam(self.parameters())
+        def step(self, loss):
+            loss.backward(retain_graph=True)
+            self.opt.step()
+    class Net(Base):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(3, 3)
+            {made}
+        def step(self, x):
+            y = self.{part}(x).tanh()
+            super().step(self.body(x).mean() + self.head(x).mean() + y.mean())
+            self.{part}(y).mean().backward()
+    {"Net().step(torch.ones(2, 3))" if at_top else ""}
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
 @pytest.mark.parametrize(("cleared", "count"), [("net.decoder", 0), ("net.encoder", 1)])
 def test_a_network_that_clears_its_gradients(cleared, count):
     """The next step leaves it alone until a backward reaches it (`wae_vgan_stage1.py` of MariaPdg)."""

@@ -156,7 +156,7 @@ def _super(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     classes = list(lineage(given[0].data)) if given and given[0].kind == "object" else []
     at = next((at for at, cls in enumerate(classes) if method in cls.body), len(classes))
     if at + 1 < len(classes):
-        return given[0]._replace(data=classes[at + 1])
+        return given[0]._replace(data=classes[at + 1], items=(given[0],))
     names = [home_of(cls).full(base).rpartition(".")[2] for cls in classes[-1:] for base in cls.bases]
     kind = next((name for name in names if name == "Sequential" or name in torch_table().modules), "")
     return make_module(run, kind, call.node, (), {})._replace(name=given[0].name) if kind else PLAIN

@@ -86,7 +86,7 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     init = method_of(cls, "__init__") or method_of(cls, "initialize")  # pix2pix makes its models by name
     if init is None:
         return attributes
-    made, state = Value("object", grad=Grad.NO, data=cls, name="self"), FlowState()
+    made, state, above = Value("object", grad=Grad.NO, data=cls, name="self"), FlowState(), dict(attributes)
     # Below depth 0, because there a `return` counts as a result from which the caller runs backward.
     with run.within(depth=min(run.depth, 1), stack=[], at_top=False, again=None):
         inline(run, init, state, None, {}, made)
@@ -96,6 +96,11 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
             # Another method may put a tensor in the place of the number or None.
             unknown = value.kind == "plain" and run.index.assigned_attributes[attribute] > 1
             attributes[attribute] = Value(places=run.new_place(), name=key) if unknown else value
+    parts = frozenset(f"self.{n}" for n, v in above.items() if v.kind in ("module", "object") or v.leaf)
+    for name, value in above.items():
+        # What a base made of `self.parameters()` has no later ones (`models.py` of text-autoencoders).
+        if value.kind == "optimizer" and value.owners == {"self"} and attributes[name] is value and parts:
+            attributes[name] = value._replace(owners=parts)
     return attributes
 
 
@@ -176,7 +181,7 @@ def _bind_arguments(
     positional = [*spec.posonlyargs, *spec.args]
     defaults = defaults_of(spec)
     if owner is not None and positional:
-        state.names[positional[0].arg] = owner
+        state.names[positional[0].arg] = owner.items[0] if owner.items else owner  # itself, of `super()`
         positional = positional[1:]
     known = keywords | {each.arg: value for each, value in zip(positional, given or (), strict=False)}
     for parameter in (*positional, *spec.kwonlyargs):
