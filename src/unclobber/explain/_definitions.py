@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Literal
 
 from ..syntax import imported_by
@@ -30,20 +29,6 @@ class Definition:
 _AMBIGUOUS: Literal["ambiguous"] = "ambiguous"
 _Binding = Definition | Literal["ambiguous"] | None
 """The definition that holds, `_AMBIGUOUS` if several may hold, or None for an unbound name."""
-
-
-def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
-    """Return the function (or module) that a code object was compiled from; None for lambdas and the like."""
-    if code.co_name == "<module>":
-        return tree
-    matching = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.name == code.co_name
-        and min([node.lineno, *(by.lineno for by in node.decorator_list)]) == code.co_firstlineno
-    ]
-    return matching[0] if len(matching) == 1 else None
 
 
 def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:

@@ -65,7 +65,9 @@ def find(call: BackwardCall, frames: Sequence[FrameType], forward: Stack = ()) -
     attributes: list[GraphAttribute] = []
     for owner, name, value in freed or read_before:
         is_buffer = name in _buffers(owner)
-        path = ProgramNames(frames).parameter(value) if is_buffer else _path(owner, name, frames)
+        names = ProgramNames(frames)
+        way = None if is_buffer else names.way_to(owner)
+        path = names.parameter(value) if is_buffer else way and f"{way}.{name}"
         if path is None:
             return []
         path = re.sub(r"\.(\d+)(?=\.)", r"[\1]", path) if is_buffer else path  # `net[1].mean` of a Sequential
@@ -83,11 +85,6 @@ def held(owner: Any) -> dict[str, Any]:  # the attributes of an object or a clas
 def _buffers(owner: Any) -> dict[str, Any]:
     buffers = contents(owner).get("_buffers") if is_a(owner, torch.nn.Module) else None
     return buffers if type(buffers) is dict else {}
-
-
-def _path(owner: Any, name: str, frames: Sequence[FrameType]) -> str | None:
-    way = ProgramNames(frames).way_to(owner)
-    return None if way is None else f"{way}.{name}"
 
 
 def tensors(value: Any) -> list[torch.Tensor]:  # alone, or in a list or tuple

@@ -14,7 +14,6 @@ from types import CodeType
 
 from ..source import ParsedSource, function_of, is_library
 from ..syntax import dotted, last_name
-from ._definitions import scope_of
 
 
 def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, ParsedSource]]:
@@ -27,7 +26,7 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
             if function is None or is_library(function.__code__):
                 continue
             source = ParsedSource.of(function.__code__)
-            scope = None if source is None else scope_of(source.tree, function.__code__)
+            scope = None if source is None else source.scope(function.__code__)
             if source is None or scope is None or isinstance(scope, ast.Module) or not scope.args.args:
                 continue
             for value, statement in _set_on(scope.args.args[0].arg, name, scope):

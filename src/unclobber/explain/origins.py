@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 import torch
 
-from ..source import UNKNOWN, ParsedSource, Stack, function_of, is_library, is_plumbing, value_of
+from ..source import UNKNOWN, Instruction, ParsedSource, Stack, function_of, is_library, is_plumbing, value_of
 from ..syntax import is_in_place
-from ._definitions import Definition, at_the_end, is_local, scope_of
+from ._definitions import Definition, at_the_end, is_local
 from ._live import LiveFrame, stack_of
 from .assignments import assignments, may_set
 from .makers import Accepts, is_library_class, multi_view, view, viewed
 from .operands import bind_code
-from .places import COMPREHENSIONS, Place, instructions
+from .places import COMPREHENSIONS, Place
 
 _DEEPEST = 12  # limit of steps back, because a longer way has no certain end
 
@@ -114,12 +114,12 @@ class Finder:
 
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
         """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
-        if is_library(place.code):
+        instruction = None if is_library(place.code) else Instruction.of(place.code, node)
+        if instruction is None:
             return None
-        stack = instructions(place.code, node)
-        if not stack:
-            return None
-        return Origin(node, place, how, (*stack, *stack_of([outer for _, outer in self._around(place)])))
+        return Origin(
+            node, place, how, (*instruction, *stack_of([outer for _, outer in self._around(place)]))
+        )
 
     # --- variables ------------------------------------------------------------------------------------
     def _of_name(self, name: str, place: Place, element: tuple[int, ...]) -> Step:
@@ -305,7 +305,7 @@ class Finder:
             return None
         code = function.__code__
         source = ParsedSource.of(code)
-        scope = None if source is None else scope_of(source.tree, code)
+        scope = None if source is None else source.scope(code)
         if source is None or not isinstance(scope, ast.FunctionDef):
             return None
         returns = list(_returns(scope))

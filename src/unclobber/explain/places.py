@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from ..source import UNKNOWN, Instruction, ParsedSource, value_of
-from ..syntax import Span
-from ._definitions import Definition, Scope, is_local, reaching, scope_of
+from ..source import UNKNOWN, ParsedSource, value_of
+from ._definitions import Definition, Scope, is_local, reaching
 from ._live import LiveFrame
 from .operands import bind_code
 
@@ -45,7 +44,7 @@ class Place:
 
     @property
     def scope(self) -> Scope | None:
-        return scope_of(self.source.tree, self.code)
+        return self.source.scope(self.code)
 
     def definition(self, name: str) -> Definition | None:
         return None if self.scope is None else reaching(name, self.scope, self.at)
@@ -91,34 +90,3 @@ class Place:
             if live_frame.frame.f_globals.get("__file__") == self.code.co_filename:
                 return live_frame.frame.f_globals.get(node.id, UNKNOWN)
         return UNKNOWN
-
-
-def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
-    """Return the expression's code and instruction; empty if none is found.
-
-    An expression in a comprehension has the instruction of the comprehension's code object.
-    """
-    lasti = instruction_of(code, node)
-    if lasti is not None:
-        return code, lasti
-    inside = [
-        part for part in code.co_consts if isinstance(part, CodeType) and part.co_name in COMPREHENSIONS
-    ]
-    stacks = [stack for comprehension in inside if (stack := instructions(comprehension, node))]
-    return stacks[0] if len(stacks) == 1 else ()
-
-
-def instruction_of(code: CodeType, node: ast.expr) -> int | None:
-    """Return the offset of an instruction of ``code`` whose span is the expression; None if there is none."""
-    span = Span.of(node)
-    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
-        if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
-            continue
-        instruction = Instruction(code, 2 * index)
-        if instruction.span == span:
-            return 2 * index
-        # Python places a method call over several lines at its attribute, so its span differs.
-        located = instruction.located() if isinstance(node, ast.Call) else None
-        if located is not None and located.node is node:
-            return 2 * index
-    return None

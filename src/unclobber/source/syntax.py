@@ -69,6 +69,17 @@ class ParsedSource:
     def extent(self, node: ast.AST) -> Extent | None:
         return Span.of(node).extent(self.lines)
 
+    def scope(self, code: CodeType) -> ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the function, or the module, that ``code`` was compiled from; None for lambdas and the
+        like."""
+        if code.co_name == "<module>":
+            return self.tree
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        functions = (node for node in ast.walk(self.tree) if isinstance(node, definitions))
+        named = (node for node in functions if node.name == code.co_name)
+        matching = [node for node in named if first_line(node) == code.co_firstlineno]
+        return matching[0] if len(matching) == 1 else None
+
     def statement_text(self, statement: ast.stmt) -> str:
         """Return the statement's text, dedented; of a compound one, its header."""
         first, last = header(statement)
@@ -133,6 +144,26 @@ class Instruction(NamedTuple):
 
     code: CodeType
     lasti: int
+
+    @classmethod
+    def of(cls, code: CodeType, node: ast.expr) -> Instruction | None:
+        """Return an expression's instruction, in ``code`` or in a comprehension's code inside of it; None if
+        neither has it, or if several comprehensions have it."""
+        span = Span.of(node)
+        for index, (_, end_line, _, end_column) in enumerate(code.co_positions()):
+            if (end_line, end_column) != (span.end_line, span.end_column):
+                continue
+            instruction = cls(code, 2 * index)
+            if instruction.span == span:
+                return instruction
+            # Python places a method call over several lines at its attribute, so its span differs.
+            located = instruction.located() if isinstance(node, ast.Call) else None
+            if located is not None and located.node is node:
+                return instruction
+        constants = [part for part in code.co_consts if isinstance(part, CodeType)]
+        inside = [part for part in constants if part.co_name.endswith(("comp>", "expr>"))]
+        instructions = list(filter(None, (cls.of(part, node) for part in inside)))
+        return instructions[0] if len(instructions) == 1 else None
 
     @property
     def key(self) -> tuple[Any, ...]:
