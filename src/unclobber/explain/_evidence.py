@@ -94,6 +94,7 @@ class RefusalEvidence:
     """The operation that made it, in the user's words: ``chunk``, ``[]``, ``iteration``, ``Parameter``."""
     leaf: str | None = None
     """The user's name of the leaf that was about to be written, itself or through a view."""
+    leaf_here: str | None = None  # an expression that is the leaf at the refused line
     leaf_shown: bool = False  # whether ``made`` is the leaf itself, because the refused line makes the view
     module_hook: ModuleHook | None = None
     """UC203, UC205: set if the views are made by torch's own Function, for a module's full backward hooks;
@@ -119,7 +120,9 @@ class RefusalEvidence:
     all the same, or it changes other elements, too."""
     batched: str | None = None  # UC209: the user's expression for a tensor of the line that has a batch
     in_no_grad: str | None = None
-    """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
+    """The refused write in a ``with torch.no_grad():`` on one line, if it fits."""
+    remainder: str | None = None
+    """The refused statement without that write, if it computes with the result: ``s = scale.exp()``."""
 
 
 @dataclass(frozen=True, slots=True)

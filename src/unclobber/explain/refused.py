@@ -6,7 +6,9 @@ Runs once, when an exception leaves the watched code. The frames of its tracebac
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Literal
@@ -17,7 +19,7 @@ from ..model import CODES, Need, Save, Site, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..source import UNKNOWN, ProgramNames, Stack, code_of, resolve
-from ..syntax import ATOMS, OPERATORS, is_in_place, last_name, torch_table
+from ..syntax import ATOMS, OPERATORS, is_in_place, last_name, parse_expression, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
@@ -112,6 +114,7 @@ class _Refused:
                 module_hook = self._module_hook(call)
                 made = None if call is None else self._made(call.stack, None, WriteTarget(), tensor)
         refused = self._write(target)
+        in_no_grad, remainder = self._in_no_grad(target)
         is_outdated = self.kind.subject == "leaf" and tensor is not None and not _is_wanting(tensor)
         return RefusalEvidence(
             code=self.kind.code,
@@ -121,6 +124,7 @@ class _Refused:
             made=made,
             how=None if origin is None else origin.how,
             leaf=leaf_name,
+            leaf_here=self._leaf_here(leaf, leaf_name, target),
             leaf_shown=leaf_shown,
             module_hook=module_hook,
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
@@ -130,8 +134,9 @@ class _Refused:
             parameter=isinstance(tensor, torch.nn.Parameter),
             carries_gradient=self._carries_gradient(target, leaf, None if refused is None else refused.site),
             expanded=_expanded(target),
-            in_no_grad=self._in_no_grad(),
-            batched=self._batched() if self.kind.subject == "unbatched" else None,
+            in_no_grad=in_no_grad,
+            remainder=remainder,
+            batched=self._batched(origin) if self.kind.subject == "unbatched" else None,
         )
 
     def _use(self) -> RefusalEvidence:
@@ -258,12 +263,10 @@ class _Refused:
         place = self.place
         if place is None or target.node is None:
             return False
-        statement, node, last = place.at, place.node, getattr(place.at, "value", None)
-        while isinstance(last, ast.Call) and last is not node and is_in_place(last_name(last.func)):
-            last = getattr(last.func, "value", None)
-        chained = isinstance(statement, ast.Expr) and last is node is not statement.value
-        whole = statement is node or (isinstance(statement, ast.Expr) and last is node)
-        return chained or (whole and self._is_lost(target.node, place))
+        chain = _chain(place)
+        alone = isinstance(place.at, ast.Expr) and chain is place.at.value
+        is_chained = alone and chain is not place.node
+        return is_chained or ((alone or chain is place.at) and self._is_lost(target.node, place))
 
     def _saved_at(self, tensor: torch.Tensor, refused: Write | None) -> Site | None:
         """Return the first line that saved the memory of a tensor, else the refused one if it did."""
@@ -351,22 +354,50 @@ class _Refused:
             if isinstance(loop, (ast.For, ast.AsyncFor))
         )
 
-    def _batched(self) -> str | None:
-        """Return the first variable of the statement that has a batch under ``vmap``."""
-        if self.place is None:
+    def _leaf_here(self, leaf: torch.Tensor | None, name: str | None, target: WriteTarget) -> str | None:
+        """Return an expression that is the leaf at the refused line: its name, or what stands there."""
+        place = self.place
+        if place is None or leaf is None:
             return None
-        names = (n.id for n in ast.walk(self.place.at) if isinstance(n, ast.Name))
-        tensors = ((name, self.frames[0].f_locals.get(name)) for name in names)
-        return next(
-            (n for n, v in tensors if isinstance(v, torch.Tensor) and compat.tensors.has_batch(v)), None
-        )
+        said = None if target.base is None else place.source.text(target.base)
+        for text in filter(None, (name, said)):
+            with suppress(SyntaxError):  # `net.0.weight` is a name, but no expression
+                if place.value(parse_expression(text)) is leaf:
+                    return text
+        return None
 
-    def _in_no_grad(self) -> str | None:
+    def _batched(self, origin: Origin | None) -> str | None:
+        """Return the first variable, the statement's before others, that has a batch under ``vmap`` and had
+        the same value where the tensor was made."""
+        if self.place is None or origin is None:
+            return None
+        values = self.frames[0].f_locals
+        for name in [*(n.id for n in ast.walk(self.place.at) if isinstance(n, ast.Name)), *values]:
+            tensor, bound = values.get(name), origin.place.definition(name)
+            is_bound = bound is not None and bound == self.place.definition(name)
+            if is_bound and isinstance(tensor, torch.Tensor) and compat.tensors.has_batch(tensor):
+                return name
+        return None
+
+    def _in_no_grad(self, target: WriteTarget) -> tuple[str | None, str | None]:
+        """Return the write under ``no_grad``, if that is a short line of its own, and what then remains of a
+        statement that computes with its result."""
         place = self.place
         if place is None or not isinstance(place.at, (ast.Expr, ast.Assign, ast.AugAssign)):
-            return None
-        text = place.source.text(place.at)
-        return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
+            return None, None
+        at, chain, remainder = place.at, _chain(place), None
+        text = place.source.text(at)
+        is_own = isinstance(chain, ast.Call) and is_in_place(last_name(chain.func))
+        is_named = is_own and isinstance(at, ast.Assign) and isinstance(at.targets[0], ast.Name)
+        is_alone = chain is at.value and (isinstance(at, ast.Expr) or is_named)
+        if isinstance(chain, ast.Call) and not is_alone:
+            name = place.source.text(target.node) if target.node is not None and is_own else ""
+            whole, text = text, place.source.text(chain)
+            remainder = whole.replace(text, name)
+            if not name or len(re.findall(rf"(?<![\w.]){re.escape(name)}(?!\w)", remainder)) != 1:
+                return None, None
+        fits = len(text) <= _LONGEST and "\n" not in f"{text}{remainder}"
+        return (f"with torch.no_grad(): {text}", remainder) if fits else (None, None)
 
     # --- where it was made ------------------------------------------------------------------------
 
@@ -417,6 +448,17 @@ class _Refused:
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
+
+
+def _chain(place: Place) -> ast.AST | None:
+    """Return the refused node, or the last of the in-place calls on its result: ``w.mul_(2).add_(1)``."""
+    for chain in ast.walk(place.at):
+        part: Any = chain
+        while isinstance(part, ast.Call) and part is not place.node and is_in_place(last_name(part.func)):
+            part = getattr(part.func, "value", None)
+        if part is place.node:
+            return chain
+    return place.node
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:

@@ -107,10 +107,10 @@ class Help(Enum):
     # A write that torch refuses: UC2xx.
     BEFORE_VIEW = "write before the view is made, if it is to hold the new values"
     COPY_FOR_VIEW = "or write to a copy (`clone()`), or out of place, if it is to keep the old ones"
-    NO_GRAD = "where no gradient is to flow through the write (a start value, an update by hand)"
+    NO_GRAD = "where no gradient is to flow through the write (a start value, an update by hand){before}"
     NO_GRAD_BLOCK = (
-        "where no gradient is to flow through the write (a start value, an update by hand), put it under "
-        "`with torch.no_grad():`"
+        "where no gradient is to flow through the write (a start value, an update by hand), put the write "
+        "alone under `with torch.no_grad():`"
     )
     START_VALUES = (
         "to set start values, through which no gradient flows, put the whole block under "

@@ -86,11 +86,9 @@ def test_views_say_whose_they_are():
 
 
 def test_a_module_path_with_a_number_is_no_code():
-    codes = [fix.code for fix in judge_refusal(evidence("UC202", leaf="net.0.weight")).fixes]
+    codes = [fix.code for fix in judge_refusal(evidence("UC202", leaf="net.0.weight", leaf_here="w")).fixes]
     assert "x = net.0.weight.clone()" not in codes
-    assert "x = net.weight.clone()" in [
-        fix.code for fix in judge_refusal(evidence("UC202", leaf="net.weight")).fixes
-    ]
+    assert "x = w.clone()" in codes
 
 
 @pytest.mark.parametrize(

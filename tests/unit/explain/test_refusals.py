@@ -49,6 +49,79 @@ def test_no_grad_is_advised_where_it_helps(write, why_not, tmp_path):
     assert (refused and refused.finding.code) == ("UC207" if why_not.startswith("refuses") else None)
 
 
+@pytest.mark.parametrize(
+    ("statement", "code", "remainder"),
+    [
+        ("s = w.clamp_(0, 4).exp()", "with torch.no_grad(): w.clamp_(0, 4)", "s = w.exp()"),
+        ("s = w.mul_(2).add_(1).exp()", "with torch.no_grad(): w.mul_(2).add_(1)", "s = w.exp()"),
+        ("s += w.clamp_(0, 4)", "with torch.no_grad(): w.clamp_(0, 4)", "s += w"),
+        ("s[0] = w.clamp_(0, 4)", "with torch.no_grad(): w.clamp_(0, 4)", "s[0] = w"),
+        ("s = torch.relu_(w).exp()", "with torch.no_grad(): torch.relu_(w)", "s = w.exp()"),
+        ("s = w.mul_(2).add_(1)", "with torch.no_grad(): s = w.mul_(2).add_(1)", None),
+        ("s = w.sum() + w.clamp_(0, 4)", None, None),
+        ("s = w.clamp_(0, 4).exp() if len(s) else w", None, None),
+    ],
+)
+def test_no_grad_is_put_around_the_write_alone(statement, code, remainder, tmp_path):
+    """What the statement computes of the written leaf would get no gradient under `no_grad`."""
+    text = f"w = torch.ones(3, requires_grad=True)\ns = torch.zeros(2, 3)\n{statement}\n"
+    first, *_ = run_watched(text, tmp_path).finding.fixes
+    assert "no gradient is to flow" in first.title
+    assert first.code == code
+    assert first.title.endswith(
+        f", before `{remainder}`" if remainder else "hand)" if code else "no_grad():`"
+    )
+
+
+SEM = """class Sem(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.adj = torch.nn.Parameter(torch.ones(2, 2))
+    def forward(self):
+        w = self.adj
+        w.diagonal().zero_()
+def main():
+    model = Sem()
+    model()
+main()
+"""
+ALIASED = """adj = torch.nn.Parameter(torch.ones(2, 2))
+def weights():
+    w = adj
+    w.diagonal().zero_()
+weights()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "label"),
+    [
+        (SEM, "`model.adj` was made here, a leaf that requires grad"),
+        (ALIASED, "it was made here, a leaf that requires grad"),
+    ],
+)
+def test_a_leaf_is_copied_by_a_name_of_the_refused_line(program, label, tmp_path):
+    """`model` is another function's variable, and `w` is no name at the line that made the leaf."""
+    finding = run_watched(program, tmp_path).finding
+    assert "x = w.clone()" in [fix.code for fix in finding.fixes]
+    assert dict(finding.labels)["saved"] == label
+
+
+@pytest.mark.parametrize(
+    ("loop", "code"),
+    [
+        ("for x in xs:\n        state.add_(x.sin())", "state = xs.new_zeros(3)"),
+        ("x = xs * 2\n    state.add_(x)", "state = xs.new_zeros(3)"),
+        ("state.add_(xs.sum(0))", "state = xs.new_zeros(3)"),
+        ("xs = xs * 2\n    state.add_(xs)", None),
+    ],
+)
+def test_a_batch_comes_from_what_is_bound_where_the_tensor_is_made(loop, code, tmp_path):
+    text = f"def total(xs):\n    state = torch.zeros(3)\n    {loop}\n    return state\n"
+    finding = run_watched(f"{text}torch.func.vmap(total)(torch.ones(5, 4, 3))\n", tmp_path).finding
+    assert (finding.code, finding.fixes[0].code) == ("UC209", code)
+
+
 @pytest.mark.parametrize(("function", "first"), [("forward", "copy"), ("update", "no gradient is to flow")])
 def test_a_parameter_that_forward_writes(function, first, tmp_path):
     """What `forward` writes into a parameter, as a hypernetwork does, has a gradient; an update has none."""

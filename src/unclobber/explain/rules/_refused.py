@@ -89,7 +89,9 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
 
 def without_grad(evidence: RefusalEvidence) -> Fix:
     """Return the fix for a write that is bookkeeping, not part of the differentiated computation."""
-    return Help.NO_GRAD.fix(evidence.in_no_grad) if evidence.in_no_grad else Help.NO_GRAD_BLOCK.fix()
+    before = f", before `{evidence.remainder}`" if evidence.remainder else ""
+    known = evidence.in_no_grad is not None
+    return Help.NO_GRAD.fix(evidence.in_no_grad, before=before) if known else Help.NO_GRAD_BLOCK.fix()
 
 
 def by_module(evidence: RefusalEvidence) -> bool:  # `nn.ReLU(inplace=True)`

@@ -32,12 +32,12 @@ def judge(evidence: RefusalEvidence) -> Finding:
     known = evidence.leaf and view != leaf
     made = f"{view} became a view of {leaf} here"
     if evidence.leaf_shown:
-        made = f"{leaf} was made here, a leaf that requires grad"
+        statement = evidence.made.site.statement if evidence.made and evidence.made.site else leaf
+        words = [set(re.findall(r"\w+", text)) for text in (leaf, statement)]
+        made = f"{leaf if set.intersection(*words) else 'it'} was made here, a leaf that requires grad"
     elif evidence.how != "[]":
         made += f", by {evidence.how}"
-    # `net.0.weight` is a name, but no expression
-    speakable = evidence.leaf is not None and not re.search(r"\.\d", evidence.leaf)
-    copied = evidence.leaf if speakable else None
+    copied = evidence.leaf_here
     if evidence.expanded:
         is_named = evidence.expanded == "refused" and evidence.write and evidence.write.expression
         copied = view.strip("`") if is_named else None
