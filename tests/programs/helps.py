@@ -257,6 +257,11 @@ HELPED = [
            {Help.CUT_WEIGHTS: "net(fake).square() => net(fake.detach()).square()",
             Help.STEP_LATER: "opt_make.step()\nopt_make.zero_grad()\n => opt_make.zero_grad()\n ;; "
             ".square().sum().backward()\n => .square().sum().backward()\nopt_make.step()\n"}),
+    Helped("a step in a hook of the backward", "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1))\n"
+           "opt = torch.optim.SGD(net.parameters(), 0.1)\nx = torch.linspace(0, 1, 8).view(2, 4)\nnet(x).sum().backward()\n"
+           "net[2].weight.register_post_accumulate_grad_hook(lambda _: opt.step())\nnet(x).square().sum().backward()\n",
+           {Help.STEP_IN_HOOK: "net[2].weight.register_post_accumulate_grad_hook(lambda _: opt.step())\n => ;; "
+            ".square().sum().backward() => .square().sum().backward()\nopt.step()"}),
     Helped("a closure that a step calls", "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\nx = torch.linspace(0, 1, 8).view(2, 4)\n"
            "opt = torch.optim.LBFGS(net.parameters(), max_iter=3)\ndef train():\n    size = net(x).square().sum()\n"
            "    def closure():\n        opt.zero_grad()\n        loss = (net(x) - 1).square().sum() + size\n"

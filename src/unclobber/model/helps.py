@@ -34,6 +34,7 @@ class Help(Enum):
         "or, if this backward is to give no gradient to these weights nor to what comes before them (as a "
         "discriminator's to its generator), `.detach()` what their network returned where this loss reads it"
     )
+    STEP_IN_HOOK = "call `{step}` once this backward has ended, not in a hook that the backward calls itself"
     IN_CLOSURE = "compute in the closure what its loss needs: `{step}` changes the weights between its calls"
     WEIGHT_LATER = (
         "write to `{name}` after the backward that still needs its old values, if nothing reads the new ones "

@@ -62,6 +62,10 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         closure, needed = re.search(r"\((\w+)\)$", last.optimizer), evidence.need and evidence.need.site
         if closure and needed and needed.function.rpartition(".")[2] == closure[1]:
             return (Help.IN_CLOSURE.fix(step=last.optimizer),)
+        frames = () if last.site is None else last.site.stack
+        inside = needed and any((frame.path, frame.line) == (needed.path, needed.line) for frame in frames)
+        if inside and any(frame.function == "_engine_run_backward" for frame in frames):
+            return (Help.STEP_IN_HOOK.fix(step=last.optimizer),)
         if evidence.carried:
             return (Help.CARRIED.fix(step=last.optimizer),)
         ways = (Help.STEP_LATER.fix(step=last.optimizer), Help.CUT_WEIGHTS.fix())
