@@ -1037,6 +1037,27 @@ def test_an_operand_that_the_other_one_rewrites(right, code):
     assert [code for code, *_ in found_in(body)] == [code] * (code is not None)
 
 
+@pytest.mark.parametrize(("load", "count"), [("torch.load(path)", 1), ("torch.tensor(path)", 0)])
+def test_a_network_that_one_branch_loads(load, count):
+    """It is what the other branch makes: ``gan_training.py`` of IFT6135HW3."""
+    body = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+            self.opt = torch.optim.Adam(self.fc.parameters())
+    if path:
+        model = {load}
+    else:
+        model = Net()
+    y = model.fc(model.fc(torch.ones(3)))
+    y.mean().backward(retain_graph=True)
+    model.opt.step()
+    y.sum().backward()
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
 GRADIENTS = """
 net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
 head = nn.Linear(1, 1)

@@ -198,4 +198,4 @@ def _unknown(run: FileRun, call: FollowedCall, state: FlowState, *, functional: 
     if functional:
         state.sure.update(*(value.places for value in call.values if value.may_be_tensor))
     grad = Grad.NO if state.mode else max([Grad.MAYBE, *(value.grad for value in call.values)])
-    return result._replace(kind="tensor", sure=True, grad=grad)
+    return result._replace(kind="tensor", sure=True, grad=grad, data=result.data or call.full)
