@@ -677,6 +677,13 @@ def test_a_message_says_what_is_saved_and_changed(lines, message):
     assert message in finding.message
 
 
+def test_a_message_of_an_overlap_names_no_mode():
+    """torch refuses such a write without gradients, too."""
+    text = "import torch\nx = torch.ones(4)\nx[1:] -= x[:-1]\n"
+    (finding,) = check_text(text, "net.py")
+    assert finding.message.startswith("this line may fail: `-=` writes to `x[1:]` and reads other elements")
+
+
 def test_a_loss_that_begins_anew_after_the_step():
     """The branch that steps replaces it, so no turn goes on with what the turn before computed."""
     body = """

@@ -33,7 +33,7 @@ class RuleFacts:
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
     if_carried: str = ""  # the advice if a graph goes on: into a loop's next turn, or into what is written
-    is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
+    stage: str = ""  # if it is not its code's: ``value`` if torch raises nothing, so that the value is wrong
     needs_training: bool = True  # whether it is less likely a fault in functions mostly without a gradient
     needs_graph: bool = False  # whether it is less likely a fault in folders of such functions, too
 
@@ -53,7 +53,7 @@ class CheckRule(Enum):
     DATA = RuleFacts(
         "UC102", "{name} is changed through .data between its use and the backward that needs it",
         "write after the backward that needs the old values", saved="{name} is used here",
-        write="changed here, unseen by torch", reported_from=ON_REQUEST, is_silent=True,
+        write="changed here, unseen by torch", reported_from=ON_REQUEST, stage="value",
     )
     MODULE = RuleFacts(
         "UC101", "{how} overwrites what the module before it, {operation}, saves",
@@ -137,16 +137,16 @@ class CheckRule(Enum):
     )
     OVERLAP = RuleFacts(
         "UC207", "{how} writes to {name} and reads other elements of the same memory", "clone what is read",
-        needs_training=False, variant="input",
+        needs_training=False, variant="input", stage="refusal",  # without gradients, too
     )
     UNMARKED = RuleFacts(
         "UC103", "forward writes to its input {name} without ctx.mark_dirty",
         "call ctx.mark_dirty and return the input, or write to a clone",
-        reported_from=HIGH, is_measured_high=False, variant="unmarked", is_silent=True,
+        reported_from=HIGH, is_measured_high=False, variant="unmarked", stage="value",
     )
     DIRTY = RuleFacts(
         "UC103", "{name} is marked dirty and not returned", "return it, or don't mark it if it isn't written",
-        write="changed here", variant="dirty",
+        write="changed here", variant="dirty", stage="write",  # when the Function is applied
     )
     CTX = RuleFacts(
         "UC103",
@@ -163,12 +163,12 @@ class CheckRule(Enum):
     )
     SELF_OVERLAP = RuleFacts(
         "UC102", "{how} overwrites {name} while it still reads a part of it", "clone the part that is read",
-        write="overwritten and read here", variant="self-overlap", needs_graph=True, is_silent=True,
+        write="overwritten and read here", variant="self-overlap", needs_graph=True, stage="value",
     )
     OPERAND = RuleFacts(
         "UC102", "{name} is rewritten by the right side of this operation before the operation reads it",
         "write out of place on the right side (no inplace=True)", "read here, after that", "rewritten here",
-        variant="aliased", needs_graph=True, is_silent=True,
+        variant="aliased", needs_graph=True, stage="value",
     )
     # fmt: on
 

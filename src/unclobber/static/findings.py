@@ -15,6 +15,7 @@ from ._values import SourceSpan
 
 _PREFIXES = {
     "write": "this line {} if it runs with gradients on",
+    "refusal": "this line {}",
     "value": "the result {} wrong here, and torch says nothing",
 }
 """Beginnings of the message, by the stage that goes wrong; most often it is a backward."""
@@ -76,8 +77,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     high = suspicion.confidence >= max(HIGH, rule.reported_from) and rule.is_measured_high
     high &= suspicion.needed is not None or not rule.is_high_with_backward
     words = _words(suspicion, source)
-    # torch refuses a wrong mark when the Function is applied.
-    stage = "value" if rule.is_silent else "write" if rule.variant == "dirty" else CODES[rule.code].stage
+    stage = rule.stage or CODES[rule.code].stage
     verb = ("is" if high else "may be") if stage == "value" else ("fails" if high else "may fail")
     prefix = _PREFIXES.get(stage, "backward {} here if this runs with gradients on").format(verb)
     advice = (suspicion.more == "carried" and rule.if_carried) or rule.advice
