@@ -53,6 +53,9 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
     new: dict[ast.AST, ast.AST | list[ast.stmt]] = {}
     for written in _written(statement, source.imported_names):
         places, root = _peeled(written)
+        is_stored = isinstance(getattr(written, "ctx", None), ast.Store)
+        if is_stored and isinstance(statement, ast.Assign):
+            places = places[:-1]  # an assignment makes this one: before it, there may be none
         if places:
             # Copies of the places, for reading and not for assignment; none runs after a true one.
             names = map(ast.unparse, places)
@@ -60,7 +63,7 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
             look = read[0] if len(read) == 1 else ast.BoolOp(ast.Or(), read)
             for node in ast.walk(look):
                 ast.copy_location(node, written)
-            if isinstance(getattr(written, "ctx", None), ast.Store):
+            if is_stored:
                 before.append(ast.copy_location(ast.Expr(look), statement))
             else:
                 # Before the statement, a comprehension's variable would have no value yet.

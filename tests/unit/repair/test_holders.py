@@ -132,6 +132,8 @@ def test_others(held, keep):
         ("y = nn.functional.relu(net(x).exp(), inplace=True)  # here", ()),
         ("if (g := net(x).exp()).mul_(2).sum() > 0:  # here\n    pass", ("g",)),
         ("thing.h = net(x).exp()\nthing.h *= 2  # here", ("thing.h",)),
+        ("h = net(x).exp()\nthing.mean = h.mul_(2).mean()  # here", ("h",)),
+        ("h = net(x).exp()\nkept['mean'] = h.mul_(2).mean()  # here", ("h",)),
         ("outs = [net(x).exp()]\nouts[0] *= 2  # here", ("outs[0]",)),
         ("outs = [net(x).exp()]\nfor h in outs:\n    h *= 2  # here", ("h", "outs")),
         (
