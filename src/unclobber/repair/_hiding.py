@@ -63,9 +63,6 @@ def hidden(
         if not (touched or candidate.shared_name) or holders is None:
             continue
         measured = True
-        # `q` of `q, k = [part.clone() for part in …]` holds what the helper then writes to.
-        if others := [each for each in holders.others if f"{each}``".split("`")[1] not in rebound]:
-            return Hidden(f"{' and '.join(others)} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
             bound = set(_bound(source.code(statement))) if candidate.drops else holders.names
@@ -77,6 +74,9 @@ def hidden(
                 return Hidden(f"`{name}` is left without the write")
             if source.function(statement) is None:
                 never_read_again.add(name)
+        # `q` of `q, k = [part.clone() for part in …]` holds what the helper then writes to.
+        if others := [each for each in holders.others if f"{each}``".split("`")[1] not in rebound]:
+            return Hidden(f"{' and '.join(others)} also held what is written, and no longer sees the write")
         for file, line, name in sorted(holders.callers):
             read, keeps = (False, False) if name in rebound else _after_call(project, file, line, name)
             if read:

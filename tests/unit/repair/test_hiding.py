@@ -48,6 +48,7 @@ ALONE = HeldBy({"h"})
     [
         ("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, ""),
         ("y = h.clamp_(0)", "y = h.clamp(0)", ALONE, "`h` is left without the write"),
+        ("y = h.clamp_(0)", "y = h.clamp(0)", HeldBy({"h"}, ("a list",)), "`h` is left without the write"),
         ("y = h.clamp_(0)", "h = h.clone()\n    y = h.clamp_(0)", ALONE, ""),
         ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy({"h", "z"}), ""),
         ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy({"h", "x"}), ""),

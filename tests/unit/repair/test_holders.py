@@ -149,6 +149,13 @@ def test_names_of_the_frame(held, body, names):
     assert (found.names, found.others) == (set(names), ())
 
 
+@pytest.mark.parametrize("place", ["thing.h", "kept['h']"])
+def test_the_place_itself_is_no_other_holder(held, place):
+    """Of an attribute or an entry, only who else holds its tensor is said."""
+    body = f"{place} = nn.Parameter(x)\nhist.append({place})\n{place}.data.mul_(2)\n"
+    assert held(f"{body}{place}.detach_().mul_(2)  # here").others[0] == "a list"
+
+
 def _names_of_callers(found):
     return {name for _, _, name in found.callers}
 
