@@ -35,8 +35,7 @@ class Candidate:
     texts: Mapping[str, str]  # absolute path to the whole new text
     interpretation: Interpretation | None = None
     """The interpretation that it is meant for, if it isn't the usual one of the finding's code."""
-    offered: bool = False
-    """Whether it changes the result of the program: such an edit is shown, never written."""
+    offered: bool = False  # whether it changes the program's result: such an edit is shown, never written
     moves: bool = False
     """Whether it calls backward in another order: calls are matched by their losses, and gradients that are
     left at the end count for nothing."""

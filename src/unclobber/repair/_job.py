@@ -75,8 +75,7 @@ class Against:
     comparison skips them."""
     unsteady: frozenset[Slot] = frozenset()
     """Printed numbers that differ between runs of the unedited program; the comparison skips them."""
-    never_read_again: frozenset[str] = frozenset()
-    """Global names that the program never reads again before its end."""
+    never_read_again: frozenset[str] = frozenset()  # global names that are not read again to the end
     detaches: bool = False  # whether the candidate is meant to cut tensors off their graph
     moves: bool = False  # whether the candidate may call backward in another order
     exactly: bool = False
@@ -89,13 +88,11 @@ class Job:
     """A run of a program in a process of its own."""
 
     program: CommandLine
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Real path of a file to the text that runs in its place."""
+    texts: Mapping[str, str] = field(default_factory=dict)  # real path of a file to the text in its place
     interpretations: frozenset[str] | None = None
     """The interpretations of the program that torch refuses, under ``guard``; None for a run under ``watch``,
     which is always strict."""
-    stop_after: int | None = None
-    """Record this many backward calls, and end the run after them unless ``to_end``."""
+    stop_after: int | None = None  # number of recorded backward calls; then the run ends unless ``to_end``
     to_end: bool = False  # whether to go on to the end, and record the end state
     until: int | None = None
     """The backward call that both must have reached; later ones are compared if both reach them. If the end
@@ -144,8 +141,7 @@ class Ran:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_bytes: int = 0
-    loaded: tuple[str, ...] = ()
-    """The script, and the files of the project that the program has loaded modules from."""
+    loaded: tuple[str, ...] = ()  # the script, and the project's files that modules were loaded from
     comparison: Comparison | None = None
     at_end: tuple[Different, ...] | None = None
     """Differences of its end state from the reference's; None if that was not compared."""
@@ -154,8 +150,7 @@ class Ran:
     lacks_input: bool = False  # whether it read its standard input although the command was given none
     children: bool = False  # whether it started processes with ``multiprocessing``
     held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
-    reads: tuple[str, ...] | None = ()
-    """Files that it read; None if other processes or hosts may have read for it."""
+    reads: tuple[str, ...] | None = ()  # files that it read; None if other processes or hosts may have
     leftovers: Mapping[str, str] = field(default_factory=dict)
     """Files that it read as an earlier run had left them, each with a digest of their content."""
 

@@ -46,8 +46,7 @@ class _RunningBackward(NamedTuple):
     recorded: bool
     nodes: list[Any]
     roots: list[torch.Tensor]  # copies of its roots
-    before: dict[int, torch.Tensor | None]
-    """Copies of the gradients of the leaves that it reaches, by their ids."""
+    before: dict[int, torch.Tensor | None]  # copies of the gradients of the reached leaves, by leaf id
     spends: bool  # whether the graph counts as freed when the call is done
 
 

@@ -36,8 +36,7 @@ MOST_RUNS = 80
 WIDE = 40  # runs without a proof after which the state with the most edits is the next one to be tried
 MOST_LATER = 20  # of them for a later finding of the program's own, before it gets a search of its own
 MOST_PROVED = 5
-QUICK = 1.0
-"""Seconds: a candidate for a slower reference runs to its end only before it is offered."""
+QUICK = 1.0  # seconds: a candidate for a slower reference runs to its end only before it is offered
 
 
 @dataclass(frozen=True)

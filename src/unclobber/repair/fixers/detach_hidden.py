@@ -60,12 +60,10 @@ class HiddenState:
     is_set_again: bool = False  # whether a method other than ``__init__`` sets it
     stores: list[ast.Assign] = field(default_factory=list)
     """Assignments to this attribute alone, outside of ``__init__``."""
-    reads: list[Function] = field(default_factory=list)
-    """Methods that read it before they set it."""
+    reads: list[Function] = field(default_factory=list)  # methods that read it before they set it
     forms: set[str] = field(default_factory=set)
     """Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
-    elements: set[str] = field(default_factory=set)
-    """The parts of it that are set one by one, as code: ``["h"]``."""
+    elements: set[str] = field(default_factory=set)  # its parts that are set one by one, as code: ``["h"]``
 
     @property
     def code(self) -> str:

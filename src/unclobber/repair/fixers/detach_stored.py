@@ -9,7 +9,7 @@ too, so it is the user's to decide: a ``.detach()`` where a value is stored, or 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...model import Finding
 from ...syntax import last_name
@@ -46,7 +46,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(title, {path: text}, offered=True, note=_NOTE)
 
 
-def _stored(source: Source, statement: ast.AST) -> Iterator[list[ast.expr]]:
+def _stored(source: Source, statement: ast.AST) -> Iterator[Sequence[ast.expr]]:
     """Yield the computed values that a statement stores, or the reads that store the name it binds."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -54,9 +54,7 @@ def _stored(source: Source, statement: ast.AST) -> Iterator[list[ast.expr]]:
             # `old = policy(states).log_prob(actions)` before the updates is stored by nothing.
             yield [read for line in stores for read in _values(line) if is_name(read, name)] or [value]
         case _:
-            for value in _values(statement):
-                if isinstance(value, ast.Call):
-                    yield [value]
+            yield from ([value] for value in _values(statement) if isinstance(value, ast.Call))
 
 
 def _values(statement: ast.AST) -> Iterator[ast.expr]:

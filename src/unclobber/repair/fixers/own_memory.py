@@ -43,11 +43,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(f"read a copy of `{source.code(read)}`", {path: text}, guess=len(reads) > 1)
 
 
-def operands(statement: ast.AST) -> Iterator[ast.expr]:
-    """Yield the operands of a writing statement: the right side, or the arguments of an in-place call."""
+def operands(statement: ast.AST) -> list[ast.expr]:
+    """Return the operands of a writing statement: the right side, or the arguments of an in-place call."""
     values = [statement.value] if isinstance(statement, ast.AugAssign | ast.Assign) else []
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         values = arguments_of(statement.value)
-    for value in values:
-        if is_place(value) or isinstance(value, ast.Subscript | ast.Call):
-            yield value
+    return [value for value in values if is_place(value) or isinstance(value, ast.Subscript | ast.Call)]
