@@ -260,10 +260,34 @@ optimizer.step()
 """
 
 
-@pytest.mark.parametrize(("text", "fixer"), [(SUMMED, "out-of-place"), (SCALED, "no-grad")])
+CLAMPED = """
+import torch
+scale = torch.nn.Parameter(torch.tensor(2.0))
+optimizer = torch.optim.SGD([scale], 0.01)
+for _ in range(2):
+    optimizer.zero_grad()
+    s = scale.clamp_(0, 4).exp()
+    (s - 3).square().backward()
+    optimizer.step()
+print(scale.item())
+"""
+
+
+CLAMPED_FOR_GOOD = CLAMPED.replace("tensor(2.0)", "tensor([2.0, 5.0])").replace("3).square()", "3).sum()")
+
+
+@pytest.mark.parametrize(
+    ("text", "fixer"),
+    [
+        (SUMMED, "out-of-place"),
+        (SCALED, "no-grad"),
+        (CLAMPED, "out-of-place"),
+        (CLAMPED_FOR_GOOD.replace("item", "tolist"), "no-grad"),
+    ],
+)
 def test_what_a_write_to_a_leaf_is_for(last, text, fixer):
-    """A sum of losses keeps its graph, and a parameter its place in the optimizer."""
+    """A sum of losses keeps its graph, and a parameter its place in the optimizer, which steps it."""
     found = last(text, first_only=True)
     assert found.best.fixers == (fixer,)
     assert found.best.proof.verified == "whole-run"
-    assert found.best.notes == () or fixer == "no-grad"
+    assert found.best.notes == () or text is not SUMMED

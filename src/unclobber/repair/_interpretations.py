@@ -88,7 +88,7 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
 def _leaves_as_values() -> Iterator[Callable[[], None]]:
     """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
-    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made. In
+    The copy lives until the leaf itself is written by an optimizer's step, which goes on from its value. In
     the end a written one is the leaf's value: of a sum that was made as a leaf. A parameter keeps its own.
     """
     # Weak, because the holders of what is written are counted.
@@ -105,8 +105,13 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         return known[1]
 
     def as_written(argument: torch.Tensor) -> torch.Tensor:
-        leaf, copy, _ = copies.get(id(argument), (ref(argument), argument, 0))
-        return copy if copy._version and leaf() is argument else argument
+        leaf, copy, version = copies.get(id(argument), (ref(argument), argument, 0))
+        is_current = leaf() is argument and version == argument._version  # no step has written the leaf since
+        return copy if copy._version and is_current else argument
+
+    def write_leaf(leaf: torch.Tensor) -> None:
+        if (copy := as_written(leaf)) is not leaf:
+            leaf.data.copy_(copy.detach())
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
         """Make a call with copies of leaves; a mode sees initialisers whole, before their ``no_grad``."""
@@ -115,6 +120,8 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         attribute = getattr(func.__self__, "__name__", "") if name == "__get__" else ""
         if name in _READS_VALUES:
             args = compat.compilers.map_tensors(as_written, args)
+        if not torch.is_grad_enabled():
+            compat.compilers.map_tensors(write_leaf, args)
         is_view = attribute != "data" and attribute in torch_table().view_attributes  # `w.mT`
         if not torch.is_grad_enabled() or initial or (name in _ABOUT_THE_LEAF and not is_view):
             return func(*args, **kwargs)
@@ -126,12 +133,12 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
     def settle() -> None:
         """Give each written leaf its value, and a parameter the one that a new tensor has in its place."""
         for held, copy, _ in copies.values():
-            if not copy._version or (leaf := held()) is None:
+            if (leaf := held()) is None or as_written(leaf) is leaf:
                 continue
             if isinstance(leaf, torch.nn.Parameter):
                 setattr(leaf, AS_WRITTEN, copy)
             else:
-                leaf.data.copy_(copy.detach())
+                write_leaf(leaf)
                 leaf.grad = None
 
     with _Calls(call):

@@ -247,9 +247,9 @@ class Source:
         return code if isinstance(node, ATOMS) or self.span(node)[0] < self.start(node) else f"({code})"
 
     def inserted(
-        self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
+        self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = (), *changes: Splice
     ) -> Iterator[str]:
-        """Yield the text with statements inserted directly before or after a simple one.
+        """Yield the text with statements inserted directly before or after a simple one, and changes in that.
 
         If that shares its line, they go on that line. Nothing if they don't fit there, or if it is part of a
         header.
@@ -258,12 +258,14 @@ class Source:
         if line is not None:
             yield self.edited(
                 Splice(line.start, line.start, self.lines_of(before, line.indent)),
+                *changes,
                 self.behind(line, self.lines_of(after, line.indent)),
             )
         elif is_small(small) and not any("\n" in code for code in (*before, *after)):
             start, end = self.start(small), self.end(small)
             yield self.edited(
                 Splice(start, start, "".join(f"{code}; " for code in before)),
+                *changes,
                 Splice(end, end, "".join(f"; {code}" for code in after)),
             )
 

@@ -113,6 +113,18 @@ def test_a_step_between_two_forwards_is_seen():
         assert torch.equal(one, other)
 
 
+def test_a_step_goes_on_from_a_recorded_write():
+    """What is read after it is the value that was written and then stepped."""
+
+    def program():
+        w = torch.nn.Parameter(torch.tensor(5.0))
+        (w.clamp_(max=4) * w.new_ones(2)).sum().backward()
+        torch.optim.SGD([w], lr=0.5).step()
+        return w.item()
+
+    assert _under(Interpretation.RECORDED, program) == 4.0
+
+
 def test_a_gradient_for_a_written_leaf_is_that_of_its_new_value():
     """As `autograd.grad` gives it for the result of the operation, here for both names of it."""
 

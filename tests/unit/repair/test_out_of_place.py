@@ -254,6 +254,13 @@ def test_in_conditions_and_walruses(proposed, before, after):
     assert proposed(out_of_place, "UC101", before, write=call) == [after]
 
 
+def test_a_leafs_name_keeps_its_value_where_the_result_is_meant(proposed):
+    """A new tensor under the name would be no leaf, which the next turn needs."""
+    text = "for _ in xs:\n    s = scale.clamp_(0, 4).exp()\n"
+    texts = proposed(out_of_place, "UC201", text, write="scale.clamp_(0, 4)")
+    assert text.replace("clamp_", "clamp") in texts
+
+
 @pytest.mark.parametrize("statement", ["a = m.weight.triu_(1)", "return m.weight.triu_(1)"])
 def test_a_parameter_keeps_its_value_where_the_result_is_meant(proposed, statement):
     """The module's attribute takes no other tensor; a write by itself has no such form."""

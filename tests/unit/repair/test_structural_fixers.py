@@ -134,6 +134,23 @@ def test_a_shared_line_below_a_block_is_taken_apart_into_one_of_its_own(proposed
     assert apart == text.replace("; w.clamp", "\nwith torch.no_grad():\n    w.clamp")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("s = w.clamp_(0, 4).exp()\n", "with torch.no_grad():\n    w.clamp_(0, 4)\ns = w.exp()\n"),
+        ("s = f(w.mul_(2).neg_())\n", "with torch.no_grad():\n    w.mul_(2).neg_()\ns = f(w)\n"),
+        ("t = 1; s = w.clamp_(0)\n", "with torch.no_grad():\n    t = 1; s = w.clamp_(0)\n"),
+    ],
+)
+def test_a_write_whose_result_is_used_gets_a_line_of_its_own(proposed, before, after):
+    """What is computed from the result is still recorded, unless the write shares its line."""
+    write = before.partition("w.")[2].partition("(")[0]
+    assert (
+        proposed(no_grad, "UC201", f"import torch\n{before}", write=f"w.{write}")[0]
+        == f"import torch\n{after}"
+    )
+
+
 def test_a_function_that_returns_is_not_decorated(proposed):
     """What it returns would be cut off the graph."""
     text = "import torch\ndef f(w):\n    w.add_(1)\n    return w * 2\n"

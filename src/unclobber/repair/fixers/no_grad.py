@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from ...model import Finding, Interpretation
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source
+from .._syntax import Source, is_place, walk
 from .._text import Splice
 from ..project import Project
-from ._inplace import is_inplace_name, uses_result
+from ._inplace import in_place, is_inplace_name, uses_result
 from ._sites import steps_along_gradient, write_statements
 from .clone_target import targets
 
@@ -31,7 +31,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         torch = source.torch_name
         if torch is None or (write.site is not None and write.site.parametrizes):
             continue
-        under = source.put_under(statement, f"with {torch}.no_grad():")
+        header = f"with {torch}.no_grad():"
+        under = list(_apart(source, statement, header)) or source.put_under(statement, header)
         texts = [(text, "write under `torch.no_grad()`") for text in under]
         function = source.function(statement)
         if function is not None and all(map(_only_writes, function.body)):
@@ -42,7 +43,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         late, meant = not _is_update(source, statement), Interpretation.NOT_RECORDED
         for text, title in texts:
             offered = not advised[0]  # it may drop a gradient
-            yield Candidate(title, {path: text}, meant, offered, note=_NOTE, late=late)
+            yield Candidate(title, {path: text}, meant, offered, note=_NOTE, hides_nothing=True, late=late)
+
+
+def _apart(source: Source, statement: ast.AST, header: str) -> Iterator[str]:
+    """Yield the text with a write in a block above its statement, which goes on with the written value."""
+    for call in walk(statement) if uses_result(source, statement) else ():
+        if (written := in_place(call, source)) and is_place(written.target):
+            block = f"{header}\n{source.unit}{source.code(call)}"
+            name = source.change(call, source.code(written.target))
+            yield from source.inserted(statement, (block,), (), name)
+            return
 
 
 def _is_update(source: Source, statement: ast.AST) -> bool:

@@ -14,7 +14,6 @@ from ...model import Finding, Site
 from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import Source, flat, is_place, walk
-from .._text import Splice
 from ..project import Project
 from ._aliases import can_bind, held_elsewhere, is_element, is_local_to, shared_name
 from ._fresh import is_fresh
@@ -43,7 +42,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(title, {path: text}, shared_name=target or "the tensor" if is_shared else "")
         # A module's parameter can't be bound to a new tensor, and the result may be all that is meant.
         for node in walk(statement) if finding.code == "UC201" and uses_result(source, statement) else ():
-            if (called := in_place(node, source)) and isinstance(called.target, ast.Attribute):
+            if (called := in_place(node, source)) and is_place(called.target):
                 text, name = source.replaced({node: called.value}), source.code(called.target)
                 yield Candidate("write the result into a new tensor", {path: text}, shared_name=name)
 
@@ -127,8 +126,8 @@ def _with_its_name(
         return source.replaced({call: value if named else f"{name} = {value}"}), name, is_shared
     line = source.own_line(statement)
     if isinstance(written, ast.Name) and line and not _is_within(source, call, statement, _PERHAPS):
-        own = source.lines_of((f"{name} = {value}",), line.indent)
-        return source.edited(Splice(line.start, line.start, own), source.change(call, name)), name, is_shared
+        texts = source.inserted(statement, (f"{name} = {value}",), (), source.change(call, name))
+        return next(texts), name, is_shared
     if isinstance(written, ast.Name) and not _is_within(source, call, statement, _SCOPES):
         return source.replaced({call: f"({name} := {value})"}), name, is_shared
     return source.replaced({call: value}), name, True
