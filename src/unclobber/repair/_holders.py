@@ -217,12 +217,11 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
             if variable is value and not (at is frame and name == place) and not name.startswith("__"):
                 named.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")
         variables.clear()
-    referrers = list(_referrers(value))
+    named += _referrers(value)
     key = re.split(r"\W+", place.rstrip("']"))[-1]  # of what the place itself is an entry of
-    own = [word for word in referrers if word.startswith(f"`.{key}`")]
+    own = [word for word in named if word.startswith(f"`.{key}`")]
     if own and (place != key or frame.f_globals.get(place) is value):
-        referrers.remove(own[0])
-    named += referrers
+        named.remove(own[0])
     address, known = compat.tensors.storage_key_or_none(value), id(value)
     others = (other for other in gc.get_objects() if type(other) is torch.Tensor and id(other) != known)
     if not named and address in map(compat.tensors.storage_key_or_none, others):

@@ -81,9 +81,7 @@ def _written(statement: ast.stmt, imported: Container[str]) -> Iterator[ast.expr
     if isinstance(statement, ast.AugAssign):
         yield statement.target
     if isinstance(statement, ast.Assign):
-        yield from (
-            target for target in statement.targets if isinstance(target, ast.Subscript | ast.Attribute)
-        )
+        yield from (node for node in statement.targets if isinstance(node, ast.Subscript | ast.Attribute))
     for node in _own_nodes(statement):
         if not isinstance(node, ast.Call):
             continue

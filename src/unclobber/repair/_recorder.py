@@ -140,9 +140,7 @@ def _stop_at_freed(nodes: list[Any]) -> None:
     for node in nodes:
         if _FREED in node.metadata and _STOPPED not in node.metadata:
             node.metadata[_STOPPED] = True
-            node.register_prehook(
-                lambda given: tuple(None if g is None else torch.zeros_like(g) for g in given)
-            )
+            node.register_prehook(lambda given: tuple(g if g is None else torch.zeros_like(g) for g in given))
 
 
 def _copy(tensor: Any) -> torch.Tensor | None:

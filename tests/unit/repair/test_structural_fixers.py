@@ -215,6 +215,14 @@ def test_comments_round_a_dropped_decorator(proposed, before, after):
     assert texts[-1] == text.format(after)
 
 
+def test_a_helper_that_takes_the_view_under_a_mode_records_it(proposed):
+    """The run shows no place of the view, so each such helper of the writing function is tried."""
+    text = "import torch\n@torch.no_grad()\ndef pick(h):\n    return h[:2]\nrow = pick(h)\nrow.add_(x)\n"
+    _only(
+        proposed(inference_mode, "UC204", text, write="row.add_(x)"), text.replace("@torch.no_grad()\n", "")
+    )
+
+
 def test_no_mode_no_change(proposed):
     """Nothing to rename, nothing to drop."""
     assert proposed(inference_mode, "UC204", "def pick(h):\n    return h[:2]\n", saved="h[:2]") == []

@@ -28,8 +28,7 @@ def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Write
 
 def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
     for site in sites(finding.saved):
-        for located in _located(project, site.path, site.line, site.column):
-            yield site, located
+        yield from ((site, at) for at in _located(project, site.path, site.line, site.column))
 
 
 def sites(*facts: Save | Write | Need | None) -> list[Site]:

@@ -9,15 +9,16 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Function, Source, flat, is_attribute_of, is_place, is_small
+from .._syntax import Function, Source, flat, is_attribute_of, is_place, is_small, walk
 from .._text import Splice
 from ..project import Project
-from ._sites import modes_in, saved_statements, sites
+from ._sites import callers, modes_in, saved_statements, sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of it (UC204)."""
+    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of a mode (UC204)."""
     if finding.code == "UC206":
         places = sites(finding.made, finding.saved, finding.needed, *finding.writes)
         for path, user in project.sources([site.path for site in places], "inference_mode"):
@@ -25,6 +26,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 title = "use `no_grad` instead of `inference_mode`"
                 yield Candidate(title, {path: user.edited(user.renamed(node, "no_grad"))})
         return
+    for path, source, statement in callers(project, *finding.writes):
+        called = {last_name(call) for call in walk(source.function(statement) or source.tree)}
+        for helper in (n for n in source.nodes if isinstance(n, Function) and n.name in called):
+            for mode in filter(modes_in, helper.decorator_list):
+                texts = {path: source.edited(_without_decorator(source, mode))}
+                yield Candidate(f"let `{helper.name}` record gradients", texts, guess=True, late=True)
     for _, (path, source, statement) in saved_statements(finding, project):
         taken = out_of_block(source, statement)
         if taken is not None:
