@@ -75,9 +75,7 @@ class CopiedWeights(Listener):
         self.pending: list[int] = []
         """An item for each open region of any thread: without one, the kernels pass this listener by."""
         self._thread = _ThreadRegions()
-        self._used = (
-            False  # whether a program has entered one that casts: before, no backward need be looked at
-        )
+        self._used = False  # whether one that casts was entered: before, no backward need be looked at
 
     def forget(self) -> None:  # their ends will not be seen
         self.pending.clear()
