@@ -148,14 +148,9 @@ def kernel_for(
     if op_name in UNDECLARED:
         positions, _ = UNDECLARED[op_name]
         notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions), bumps=False)
-        after, redispatch = DispatchKey.WRITE.after, op.redispatch
-
-        def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            return redispatch(keyset & after, *args, **kwargs)
-
-        return undeclared_kernel(op_name, listeners, plain, notifying, _private_kernel(op, listeners))
+        return undeclared_kernel(op_name, listeners, notifying, _private_kernel(op, op_name, listeners))
     if name in _WORKING_IN_PRIVATE:
-        return _private_kernel(op, listeners)
+        return _private_kernel(op, op_name, listeners)
     written = written_by(op.schema, namespace, op_name)
     if not written.positions and not written.names:
         return None if is_torchs(name) else unverified_kernel(name, listeners, _below_write_key(op))
@@ -373,20 +368,9 @@ def _general_kernel(
     return kernel
 
 
-def _private_kernel(op: OperatorHandle, listeners: Listeners) -> Callable[..., Any]:
-    """Return the kernel of an operation that writes only its own temporaries."""
-    redispatch = op.redispatch
-    after = DispatchKey.WRITE.after
-
-    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        compat.dispatcher.ignore_writes()
-        try:
-            return redispatch(keyset & after, *args, **kwargs)
-        finally:
-            if listeners.now:
-                compat.dispatcher.see_writes()
-
-    return kernel
+def _private_kernel(op: OperatorHandle, op_name: str, listeners: Listeners) -> Callable[..., Any]:
+    # Of an operation that writes only its own temporaries.
+    return _general_kernel(op, op_name, listeners, WrittenArguments(()), bumps=True)
 
 
 def _below_write_key(op: OperatorHandle, written: tuple[int, ...] = ()) -> Run:
@@ -477,7 +461,6 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, activity: Activity
 def undeclared_kernel(
     op_name: str,
     listeners: Listeners,
-    plain: Callable[..., Any],
     notifying: Callable[..., Any],
     unnoticed: Callable[..., Any],
 ) -> Callable[..., Any]:
@@ -486,16 +469,15 @@ def undeclared_kernel(
     Args:
         op_name: The operation's name without namespace and overload.
         listeners: The listeners to notify.
-        plain: Runs the operation if it writes nothing.
         notifying: Notifies the listeners of its writes, and runs it.
-        unnoticed: Runs it if no listener is concerned.
+        unnoticed: Runs it if it writes nothing, or if no listener is concerned.
     """
     _, flag = UNDECLARED[op_name]
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the operation, and notify only if another holder has memory that it writes."""
         if not args[flag]:
-            return plain(keyset, *args, **kwargs)
+            return unnoticed(keyset, *args, **kwargs)
         written = undeclared(op_name, args)
         # A save holds the memory by an alias. Without another holder there is no save to report.
         others = sum(map(compat.tensors.holders, written)) - len(written)

@@ -87,7 +87,7 @@ def _made(func: Any) -> Callable[..., Any] | None:
 
     if op_name in UNDECLARED:
         notifying = _notifying(func, op_name, WrittenArguments(UNDECLARED[op_name][0]), bumps=False)
-        return undeclared_kernel(op_name, kernels.listeners, plain, notifying, plain)
+        return undeclared_kernel(op_name, kernels.listeners, notifying, plain)
     written = written_by(func._schema, namespace, op_name)
     if written.positions or written.names:
         return _notifying(func, op_name, written, bumps=DispatchKey.VERSION.has_kernel(func.name()))
