@@ -34,7 +34,7 @@ def surroundings():
     return {
         **{f"{home}.{name}": _below_ours(home, name) for home, name in places()},
         "step hooks": (len(_global_optimizer_pre_hooks), len(_global_optimizer_post_hooks)),
-        "kernels": kernels.installed(),
+        "kernels": kernels.running.active,
         "sees writes": compat.dispatcher.sees_writes(),
         "saved tensor hooks": (compat.hook_stack.top(), saves.active()),
         "modes": compat.dispatcher.dispatch_modes(),

@@ -288,10 +288,10 @@ def test_a_custom_operation_under_a_mode():
 
 
 def test_listened_to_or_not():
-    assert not kernels.installed()
+    assert not kernels.running.active
     with unclobber.guard():
-        assert kernels.installed()
-    assert not kernels.installed()
+        assert kernels.running.active
+    assert not kernels.running.active
 
 
 def test_what_the_program_replaces_between_two_contexts():

@@ -134,7 +134,7 @@ def test_a_context_that_cannot_be_entered_is_left(monkeypatch):
     monkeypatch.setattr(autocast.copies, "follow_backwards", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         plainly()
-    assert not kernels.installed()
+    assert not kernels.running.active
     assert not _global_optimizer_pre_hooks
     monkeypatch.undo()
     unclobber.uninstall()

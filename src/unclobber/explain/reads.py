@@ -79,7 +79,7 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     if role is not None:
         return role in ("running_mean", "running_var")
     seen = [event for event, hit in ledger.history(saved) if hit]
-    return bool(seen) and all(_writes_table.is_undeclared(event.operation) for event in seen)
+    return bool(seen) and all(event.operation in _writes_table.UNDECLARED for event in seen)
 
 
 def is_scratch(saved: SavedTensor) -> bool:  # oneDNN's workspace, which the node's own kernel writes

@@ -171,7 +171,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
         return "set data"
     if _undeclared(event) is not None:
         return "undeclared"
-    if _writes_table.is_undeclared(event.operation):
+    if event.operation in _writes_table.UNDECLARED:
         return "statistics"
     if site is not None and _syncs_buffers(site.below) and compat.behaviour.broadcasts_unseen:
         return "broadcast"

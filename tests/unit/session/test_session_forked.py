@@ -60,7 +60,7 @@ def test_leave_unwatched():
     def left() -> None:
         session.leave_unwatched()
         overwrite()
-        assert (saves.active(), kernels.installed(), session.findings) == ((), False, [])
+        assert (saves.active(), kernels.running.active, session.findings) == ((), False, [])
 
     def kept() -> None:
         with torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one):

@@ -57,10 +57,6 @@ class WrittenArguments(NamedTuple):
         return written
 
 
-def is_undeclared(op_name: str) -> bool:
-    return op_name in UNDECLARED
-
-
 def undeclared(op_name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
     if op_name not in UNDECLARED:
         return []

@@ -48,9 +48,9 @@ from ._kernel_shapes import (
     write_back_kernel,
 )
 from ._overrides import Activity, Override
-from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared
+from ._written import NAMESPACES_OF_TORCH, UNDECLARED, is_torchs
 
-__all__ = ["Listener", "is_undeclared"]
+__all__ = ["UNDECLARED", "Listener"]
 
 
 class Kernels:
@@ -112,9 +112,6 @@ class Kernels:
             self._let_listen(tuple([other for other in self._clients if other is not listener]))
             if not self._clients:
                 self._deactivate()
-
-    def installed(self) -> bool:
-        return self.active
 
     def inside_operation(self) -> bool:  # its kernel has reported the writes of its parts
         return self.active and not compat.dispatcher.sees_writes()
@@ -266,7 +263,6 @@ listeners = running.listeners
 listen = running.listen
 accompany = running.accompany
 unlisten = running.unlisten
-installed = running.installed
 inside_operation = running.inside_operation
 take_away = running.take_away
 caught = listeners.caught

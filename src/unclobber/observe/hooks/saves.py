@@ -76,7 +76,7 @@ class SavedTensorHooks:
             conflicts: Its ledger gets the saves. It receives conflicts that unpacking alone can't show.
         """
         ledger, fingerprints = conflicts.ledger, conflicts.ledger.fingerprints
-        see = compat.dispatcher.see_writes if kernels.installed() else lambda: None
+        see = compat.dispatcher.see_writes if kernels.running.active else lambda: None
         self._need = need
         need = _or_registered(need)
         native = core.loaded().module
@@ -523,7 +523,7 @@ def observe_always(always: bool) -> None:
     if always:
         _frozen.set()
         fallback.enter()
-        if kernels.installed():
+        if kernels.running.active:
             compat.dispatcher.see_writes()
     else:
         _frozen.clear()
