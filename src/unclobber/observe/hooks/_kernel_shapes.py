@@ -459,10 +459,7 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, activity: Activity
 
 
 def undeclared_kernel(
-    op_name: str,
-    listeners: Listeners,
-    notifying: Callable[..., Any],
-    unnoticed: Callable[..., Any],
+    op_name: str, listeners: Listeners, notifying: Callable[..., Any], unnoticed: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return the kernel of batch norm, which updates running statistics that its schema doesn't mark.
 

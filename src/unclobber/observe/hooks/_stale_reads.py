@@ -231,8 +231,7 @@ class StaleReads(compat.dispatcher.OwnMode):
             for stale, tensor in self._touched(tensors):
                 if any(tensor is other for other in written):
                     continue
-                computed = self._computed.get(compat.tensors.storage_key(tensor))
-                if computed is not None or stale.is_read_by(tensor):
+                if compat.tensors.storage_key(tensor) in self._computed or stale.is_read_by(tensor):
                     read.append(stale)
         return list(dict.fromkeys(read))
 

@@ -379,10 +379,9 @@ def _run_with_stale(
         before, now = state.before, compat.unseen.alias_of(tensor)
         if before.shape != now.shape or before.dtype != now.dtype or not compat.tensors.is_plain(now):
             continue
-        name = f"ctx.{stashed.path}"
 
-        def on_read(_: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
-            stashed.conflicts.stale_on_ctx(state, name, type(ctx).__name__)
+        def on_read(_: Stack, stashed: Stashed = stashed, state: SaveState = state) -> None:
+            stashed.conflicts.stale_on_ctx(state, f"ctx.{stashed.path}", type(ctx).__name__)
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)
