@@ -50,13 +50,8 @@ def in_storage(tensor: torch.Tensor) -> bool:
 
 
 def _of_bytes(tensor: torch.Tensor) -> int:
-    """Return Python's hash of the bytes of a contiguous CPU tensor; 0 if it has none."""
-    nbytes = tensor.numel() * tensor.itemsize
-    if nbytes == 0:
-        return 0
-    start = tensor.data_ptr()
-    if nbytes <= _CHUNK:
-        return hash(ctypes.string_at(start, nbytes))
+    """Return a hash of the bytes of a contiguous CPU tensor, made of Python's for each chunk."""
+    start, nbytes = tensor.data_ptr(), tensor.numel() * tensor.itemsize
     return hash(
         tuple(
             hash(ctypes.string_at(start + offset, min(_CHUNK, nbytes - offset)))

@@ -44,7 +44,7 @@ class Fingerprints:
         """Make an empty table; the class lists the arguments."""
         self._limit = int(rate * 2**64)
         self._count = 0
-        self._local = _Queue()
+        self.this_thread = _ThisThread()
         self._by_key: dict[int, list[weakref.ref[Fingerprint]]] = {}
         self._turn: deque[weakref.ref[Fingerprint]] = deque()
         self._handed_out: set[int] = set()
@@ -52,9 +52,6 @@ class Fingerprints:
         self._moments = 0
         self._statement_between = lru_cache(_MOST_STATEMENTS)(statement_between)
         self._lock = threading.RLock()
-
-    def quiet(self) -> _Queue:
-        return self._local
 
     # --- called by the hooks -------------------------------------------------------------------
 
@@ -65,7 +62,7 @@ class Fingerprints:
         # choice would not repeat (test_sampling_is_deterministic_and_proportional).
         if (self._count * _GOLDEN) % 2**64 >= self._limit:
             return
-        with self.quiet():
+        with self.this_thread:
             key = plain_key_or_none(saved.alias)
             if key is None:
                 return
@@ -76,20 +73,20 @@ class Fingerprints:
         with self._lock:
             self._by_key.setdefault(key, []).append(ref)
             self._turn.append(ref)
-        self._local.waiting.append(ref)
+        self.this_thread.waiting.append(ref)
 
     def before_write(self, key: int, place: Callable[[], ProgramPoint]) -> None:
         """Check the storage's fingerprints before an observed write, and let them be taken again after it."""
         if key not in self._by_key:
             return
-        with self.quiet(), self._lock:
+        with self.this_thread, self._lock:
             for fingerprint in self._alive(key):
                 self._look(fingerprint, place)
                 # A change found before stays the finding: the new hash would hide it.
                 if fingerprint.bad is None and not fingerprint.at_need_only:
                     fingerprint.value = None
                     fingerprint.owner = threading.get_ident()
-                    self._local.waiting.append(weakref.ref(fingerprint))
+                    self.this_thread.waiting.append(weakref.ref(fingerprint))
 
     def given_back(self, key: int) -> None:
         """Compare the storage's fingerprints only at unpack, because its memory is about to be freed.
@@ -102,28 +99,28 @@ class Fingerprints:
 
     def hand_out(self, tensor: torch.Tensor) -> None:
         """Check the tensor's memory at each torch call, because code outside torch can now write to it."""
-        with self.quiet():
+        with self.this_thread:
             key = plain_key_or_none(tensor)
         if key is not None:
             self._handed_out.add(key)
 
     def before_call(self, place: Callable[[], ProgramPoint]) -> None:
         """Take the waiting fingerprints and check some others, just before a torch call of this thread."""
-        if not self._local.quiet:
+        if not self.this_thread.quiet:
             # Even before a call and odd after it, also if `after_call` was skipped for the previous call.
             self._moments += 2 - self._moments % 2
             self._look_around(place, others=True)
 
     def after_call(self, place: Callable[[], ProgramPoint]) -> None:
         """Take the waiting fingerprints and check handed-out memory, just after a torch call."""
-        if not self._local.quiet:
+        if not self.this_thread.quiet:
             self._moments += 1
-            if self._local.waiting or self._handed_out:
+            if self.this_thread.waiting or self._handed_out:
                 self._look_around(place, others=False)
 
     def _look_around(self, place: Callable[[], ProgramPoint], others: bool) -> None:
         """Take the waiting fingerprints, check handed-out memory, and the next of the ``others``."""
-        with self.quiet(), self._lock:
+        with self.this_thread, self._lock:
             moment = self._now()
             here = cache(lambda: place()._replace(moment=moment))
             self._settle(here)
@@ -158,7 +155,7 @@ class Fingerprints:
                 return
 
     def look_at(self, tensor: torch.Tensor, place: Callable[[], ProgramPoint]) -> None:
-        with self.quiet(), self._lock:
+        with self.this_thread, self._lock:
             key = plain_key_or_none(tensor)
             for fingerprint in () if key is None else self._alive(key):
                 self._look(fingerprint, place)
@@ -170,8 +167,8 @@ class Fingerprints:
         fingerprint = fingerprint_of(saved)
         if fingerprint is None:
             return None
-        with self.quiet(), self._lock:
-            if self._local.waiting:
+        with self.this_thread, self._lock:
+            if self.this_thread.waiting:
                 self._settle(place)
             fingerprint.at_need_only = False
             self._look(fingerprint, place)
@@ -181,7 +178,7 @@ class Fingerprints:
 
     def _settle(self, place: Callable[[], ProgramPoint]) -> None:
         """Take the hashes that waited for this thread's operation to finish."""
-        waiting, self._local.waiting = self._local.waiting, []
+        waiting, self.this_thread.waiting = self.this_thread.waiting, []
         thread = threading.get_ident()
         for ref in waiting:
             fingerprint = ref()
@@ -224,7 +221,7 @@ class Fingerprints:
         return alive
 
 
-class _Queue(threading.local):
+class _ThisThread(threading.local):
     """A thread's fingerprints that wait for its running operation to finish.
 
     While it is entered, calls of torch in this thread are unclobber's own.

@@ -469,15 +469,14 @@ class Ledger:
                 held = saved.held
                 if written:
                     saved.held = None
-                entry = saved.entry
-                if entry is not None:
+                if saved.entry is not None:
                     continue  # `_lose` has given it an entry, which says that nothing is known
                 if not compat.tensors.is_plain(saved.alias):
                     saved.entry = LogEntry()
                     continue
-                self._add(self._storage_log(key), saved)
-                if self._keeps_originals and saved.entry is not None:
-                    note_original(saved, saved.entry, target)
+                entry = self._add(self._storage_log(key), saved)
+                if self._keeps_originals:
+                    note_original(saved, entry, target)
                 del held  # only now, because `note_original` reaches the tensor by a weak reference
             # Last: after an internal error `_not_recorded` looks there. A finalizer may have saved again.
             if self.watched.get(key) is refs:
@@ -861,7 +860,7 @@ class FingerprintedLedger(Ledger):
 
     def before_write(self, tensor: torch.Tensor, *arguments: Any) -> StorageLog | None:
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
-        with self.fingerprints.quiet():
+        with self.fingerprints.this_thread:
             try:
                 key = compat.tensors.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
