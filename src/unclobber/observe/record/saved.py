@@ -20,7 +20,7 @@ from ._fingerprint import Fingerprint
 from ._region import Region, region_of
 from ._undo import Account, LogPosition, OldValues, UndoLog, keep
 from ._write_event import WriteEvent, folded, identity
-from .selection import Selection, physical_take
+from .selection import Selection
 
 _FIRST_PRUNE = 64
 _LONGEST_LOG = 256
@@ -269,7 +269,7 @@ class StorageLog:
             data = None
             nbytes = region.nbytes
             if selection is not None:
-                data = physical_take(selection, target)
+                data = selection.take(target)
                 if data is not None and data.nbytes + selection.nbytes < nbytes:
                     nbytes = data.nbytes + selection.nbytes
                 else:

@@ -26,8 +26,19 @@ class Selection:
         self.dim = dim
         self.nbytes = sum(part.nbytes for part in index if isinstance(part, torch.Tensor))
 
-    def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor[self.index] if self.dim is None else tensor.gather(self.dim, self.index[0])
+    def take(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the raw values of the selected elements, without lazy bits.
+
+        None if the index does not fit, or while a CUDA graph is captured, because a mask can't be counted
+        then.
+        """
+        if compat.tensors.capturing(tensor):
+            return None
+        try:
+            raw = compat.tensors.physical(tensor)
+            return raw[self.index] if self.dim is None else raw.gather(self.dim, self.index[0])
+        except (IndexError, RuntimeError):
+            return None  # an index that does not fit: the operation itself raises
 
     def put(self, view: torch.Tensor, data: torch.Tensor) -> None:
         # An element that is selected twice gets the same value twice.
@@ -119,16 +130,3 @@ _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | No
     "embedding_renorm_": _by_rows,
     **dict.fromkeys(("scatter_", "scatter_add_", "scatter_reduce_"), _by_scatter),
 }
-
-
-def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the raw values of the selected elements, without lazy bits.
-
-    None if the index does not fit, or while a CUDA graph is captured, because a mask can't be counted then.
-    """
-    if compat.tensors.capturing(tensor):
-        return None
-    try:
-        return selection.take(compat.tensors.physical(tensor))
-    except (IndexError, RuntimeError):
-        return None  # an index that does not fit: the operation itself raises
