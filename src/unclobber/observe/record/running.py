@@ -6,11 +6,11 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice, takewhile
 from traceback import walk_stack
 from types import CodeType, FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ...source import Stack, code_of
 
@@ -59,8 +59,9 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
     for frame, _ in islice(walk_stack(innermost), _DEEPEST):
         # by id, because hashing a code object hashes all its contents
         if (calling := calls.get(id(frame.f_code))) is not None:
+            _, is_step = calling
             owner = frame.f_locals.get("self")
-            if calling.is_step and _in_closure(frame, innermost):
+            if is_step and _in_closure(frame, innermost):
                 return None
             try:
                 return None if owner is None else weakref.ref(owner)
@@ -82,25 +83,19 @@ def _in_closure(step: FrameType, innermost: FrameType) -> bool:
     return any(code is None or any(code is running for running in inside) for code in codes)
 
 
-class _CallingCode(NamedTuple):
-    """Code of torch's that calls a module, or an optimizer's step."""
-
-    code: CodeType
-    is_step: bool
-
-
 @functools.cache
-def _calling_codes() -> dict[int, _CallingCode]:
-    """Return the code objects of ``Module._call_impl`` and ``Optimizer.step``'s wrapper, by ``id``."""
+def _calling_codes() -> dict[int, tuple[CodeType, bool]]:
+    """Return the code objects of ``Module._call_impl`` and ``Optimizer.step``'s wrapper, by ``id``.
+
+    Each comes with whether it makes an optimizer's step.
+    """
     from torch.nn import Module
     from torch.optim import Optimizer
 
-    def named(owner: Any, attribute: str) -> Iterator[CodeType]:
+    codes: dict[int, tuple[CodeType, bool]] = {}
+    for owner, attribute in ((Module, "_call_impl"), (Optimizer, "profile_hook_step")):
         code = getattr(getattr(owner, attribute, None), "__code__", None)
-        if code is not None:
-            yield code
-            yield from (const for const in code.co_consts if isinstance(const, CodeType))
-
-    calls, steps = named(Module, "_call_impl"), named(Optimizer, "profile_hook_step")
-    codes = [_CallingCode(code, False) for code in calls] + [_CallingCode(code, True) for code in steps]
-    return {id(calling.code): calling for calling in codes}
+        for part in () if code is None else (code, *code.co_consts):
+            if isinstance(part, CodeType):
+                codes[id(part)] = part, owner is Optimizer
+    return codes
