@@ -243,15 +243,9 @@ class OperatorHandle(NamedTuple):
 
     def below(self) -> Callable[..., Any]:
         """Return ``call(*args, **kwargs)``, which runs it below ADInplaceOrView and takes numbers, too."""
-        made: Any = None
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal made
-            if made is None:  # late, because a thousand operations get one at first and few ever call it
-                made = _made_below(self)
-            return made(*args, **kwargs)
-
-        return call
+        # Made late, because a thousand operations get one at first and few ever call it.
+        made = functools.cache(lambda: _made_below(self))
+        return lambda *args, **kwargs: made()(*args, **kwargs)
 
     def torchs_kernel(self, written: Callable[..., Any]) -> Callable[..., Any] | None:
         """Return ``call(keyset, *args, **kwargs)`` of torch's kernel for it at ``DispatchKey.VERSION``.
@@ -270,12 +264,7 @@ class OperatorHandle(NamedTuple):
         Returns:
             The call. None if another library's kernel is registered there, of which nothing is known.
         """
-        name, redispatch = self.name, self.redispatch
-        get_kernel: Any = getattr(torch.library, "get_kernel", None)
-        if behaviour.finds_kernels and name.startswith("aten::"):
-            kernel: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
-            return kernel
-        after = DispatchKey.VERSION.after
+        name, redispatch, after = self.name, self.redispatch, DispatchKey.VERSION.after
 
         def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             with below_adinplaceorview():
@@ -285,11 +274,11 @@ class OperatorHandle(NamedTuple):
 
         if not behaviour.finds_kernels:
             return run_and_count if name.startswith("aten::") or name in OPDEFS else None
-        programs: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
+        get_kernel: Any = torch.library.get_kernel
+        kernel: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
         if name not in OPDEFS:
-            return programs
-
-        return lambda *args, **kwargs: (run_and_count if dispatch_modes() else programs)(*args, **kwargs)
+            return kernel
+        return lambda *args, **kwargs: (run_and_count if dispatch_modes() else kernel)(*args, **kwargs)
 
 
 def _made_below(op: OperatorHandle) -> Any:
@@ -300,17 +289,10 @@ def _made_below(op: OperatorHandle) -> Any:
     """
     base, _, overload = op.name.partition(".")
     run = torch._C._get_operation_overload(base, overload)[0]
-    if torch._C._should_allow_numbers_as_tensors(base.partition("::")[2]):
+    takes_numbers = torch._C._should_allow_numbers_as_tensors(base.partition("::")[2])
+    takes_tensor = [str(given.type) == "Tensor" and not takes_numbers for given in op.schema.arguments]
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with below_adinplaceorview():
-                return run(*args, **kwargs)
-
-        return call
-
-    takes_tensor = [str(argument.type) == "Tensor" for argument in op.schema.arguments]
-
-    def call_with_tensors(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         wrapped = [
             torch.tensor(value) if tensor and isinstance(value, (bool, int, float, complex)) else value
             for value, tensor in zip(args, takes_tensor, strict=False)
@@ -318,7 +300,7 @@ def _made_below(op: OperatorHandle) -> Any:
         with below_adinplaceorview():
             return run(*wrapped, **kwargs)
 
-    return call_with_tensors
+    return call
 
 
 class FallThrough:
@@ -373,31 +355,25 @@ def operation_database() -> list[Any]:
 
 def written_arguments(op: Any) -> tuple[int | str, ...]:
     """Return the arguments that an ``OpOverload`` declares as written: positions, and keyword-only names."""
-    written: list[int | str] = []
-    for position, argument in enumerate(op._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written.append(argument.name if argument.kwarg_only else position)
-    return tuple(written)
+    return tuple(
+        argument.name if argument.kwarg_only else position
+        for position, argument in enumerate(op._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
 
 
 def operator_name(operator: Any) -> str:
     """Return ``name.overload`` of an operator as ``Library.impl`` takes it: a text, or an ``OpOverload``."""
-    if isinstance(operator, str):
-        return operator.rpartition("::")[2]
-    schema = operator._schema
-    name = str(schema.name).rpartition("::")[2]
-    return f"{name}.{schema.overload_name}" if schema.overload_name else name
+    name = operator if isinstance(operator, str) else operator.name()
+    return str(name).rpartition("::")[2]
 
 
 def is_foreign_operator(function: Any) -> bool:
     """Return whether a torch function is ``torch.ops.namespace.name`` itself, and not of ``aten``."""
-    if isinstance(function, torch._ops.OpOverloadPacket):
-        name = function._qualified_op_name
-    elif isinstance(function, torch._ops.OpOverload):
-        name = function.name()
-    else:
-        return False
-    return str(name).partition("::")[0] != "aten"
+    if isinstance(function, torch._ops.OpOverload):
+        function = function.overloadpacket
+    is_operator = isinstance(function, torch._ops.OpOverloadPacket)
+    return is_operator and not function._qualified_op_name.startswith("aten::")
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
