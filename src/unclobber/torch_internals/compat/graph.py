@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -118,13 +119,17 @@ def saved_by(node: Any, role: str) -> torch.Tensor:
     see torch/autograd/graph.py.
     """
     name, _, index = role.removesuffix("]").partition("[")
-    if isinstance(node, torch.autograd.function.BackwardCFunction):
-        of_functions: Any = torch._C._FunctionBase.saved_tensors
-        kept = of_functions.__get__(node)
-    else:
-        kept = getattr(node, f"_saved_{name}")
+    kept = reader_of(node, name)()
     element: torch.Tensor = kept[int(index)] if index else kept
     return element
+
+
+def reader_of(node: Any, role: str) -> Callable[[], Any]:
+    """Return a function of C that reads what ``node`` keeps; a custom Function's node has one role alone."""
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        of_functions: Any = torch._C._FunctionBase.saved_tensors
+        return partial(of_functions.__get__, node)
+    return partial(getattr, node, f"_saved_{role}")
 
 
 def is_view_of(node: Any, tensor: torch.Tensor) -> bool:

@@ -21,6 +21,7 @@ import torch
 from ._behaviour import behaviour
 from ._modes import unseen_by_modes, without_modes
 from .dispatcher import unseen_by_torch
+from .graph import reader_of
 from .tensors import storage_key_or_none
 
 Unpack = Callable[[Any], torch.Tensor]
@@ -146,13 +147,11 @@ def _kept_under(node: Any, role: str) -> Iterator[tuple[str, Any]]:
 
 def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
     """Return what torch hands out for a role; RuntimeError if it was freed or an unknown hook keeps it."""
+    read = reader_of(node, role)  # outside of the context, which would stop this call
     before, _reading.answers = _reading.answers, answers
     try:
         with without_modes(), _NobodysHooks():  # a mode would be called when torch makes the tensor
-            if isinstance(node, torch.autograd.function.BackwardCFunction):
-                of_functions: Any = torch._C._FunctionBase.saved_tensors
-                return of_functions.__get__(node)
-            return getattr(node, f"_saved_{role}")
+            return read()
     except _SomebodyElsesError:
         raise RuntimeError("kept by a hook that is not ours") from None
     finally:
