@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from _compiled_programs import PROGRAMS, gradient
+from torch.utils.checkpoint import checkpoint
 
 import unclobber
 from torch_features import FEATURES, needs
@@ -256,3 +257,33 @@ def test_a_refusal_while_sizes_are_symbols_is_one():
 
     with pytest.raises(unclobber.InplaceError), unclobber.watch():
         make_fx(gradient_of, tracing_mode="symbolic")(torch.ones(2, 3))
+
+
+class Counting(torch.nn.Module):
+    """Layer that counts its calls in a buffer, so that a checkpoint runs it again with another value."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(4))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return torch.sigmoid(self.layer(x))
+
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
+def test_a_compiled_block_that_writes_a_buffer_in_a_checkpoint(context):
+    """All shapes are equal, so that torch couldn't refuse tensors that are saved in another order."""
+    torch.manual_seed(0)
+    block, x = Counting(), torch.randn(4, 4)
+
+    def gradient_of(run):
+        leaf = x.clone().requires_grad_()
+        run(leaf).square().sum().backward()
+        return leaf.grad
+
+    eager, compiled = gradient_of(block), EAGERLY(block)
+    with context():
+        again = gradient_of(lambda leaf: checkpoint(compiled, leaf, use_reentrant=False))
+    torch.testing.assert_close(again, eager)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -58,6 +59,11 @@ class without_dynamo:  # noqa: N801  (a context manager)
 def is_compiled_code(code: CodeType) -> bool:
     """Return whether Dynamo made this code object to replace a function that it has compiled."""
     return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)
+
+
+def is_of_aotautograd(code: CodeType) -> bool:
+    """Return whether a code object runs graphs that AOTAutograd has divided, in torch/_functorch (2.0)."""
+    return os.path.join("_functorch", "_aot_autograd", "") in code.co_filename
 
 
 def compilations(since: int) -> Iterator[tuple[str, str, int]]:
