@@ -21,7 +21,8 @@ from unclobber.torch_internals.compat import behaviour
 from unclobber.torch_internals.patches import original_of
 
 CONTEXTS = [unclobber.watch, unclobber.guard]
-ALIASES = 2 if core.loaded().module is None and not behaviour.shows_packed else 1
+NATIVE = core.loaded().module is not None
+ALIASES = 2 if not NATIVE and not behaviour.shows_packed else 1
 """How many a mode sees of what is saved; two on the Python core with an older torch."""
 FRAMES = ["frames_of_an_error", "backward", "backward", "_engine_run_backward"]
 
@@ -209,13 +210,39 @@ def hooks_of_all_optimizers():
     return len(_global_optimizer_pre_hooks)
 
 
-def frames_below_a_hook():
-    """Return whether a frame of the package lies below a tensor's hook."""
+def frames_below_hooks(*, shared=False):
+    """Return whether frames of the package lie below the hooks of a tensor, a node, a leaf and a module."""
     files = []
+
+    def look(*_):
+        files.extend(frame.filename for frame in inspect.stack(0))
+
     x = torch.ones(2, requires_grad=True)
-    x.register_hook(lambda gradient: files.extend(frame.filename for frame in inspect.stack(0)))
-    x.sum().backward()
+    layer = torch.nn.Tanh()
+    layer.register_full_backward_hook(look)
+    layer.register_full_backward_pre_hook(look)
+    x.register_post_accumulate_grad_hook(look)
+    y = layer(x)
+    y.grad_fn.register_hook(look)
+    z = y * 2
+    z.register_hook(look)
+    (z + y.detach().requires_grad_() * 2 if shared else z * 2).sum().backward()
+    assert files
     return any(os.path.dirname(unclobber.__file__) in file for file in files)
+
+
+def frames_below_a_shared_gradient():
+    """Return whether there are any if another consumer waits for a hook's gradient."""
+    return frames_below_hooks(shared=True)
+
+
+def place_of_torchs_warning():
+    """Return the file that torch's warning about a full backward hook names."""
+    layer = torch.nn.Linear(2, 2)
+    layer.register_full_backward_hook(lambda *_: None)
+    with pytest.warns(UserWarning, match="Full backward hook is firing") as found:
+        layer(torch.ones(1, 2)).sum().backward()
+    return os.path.basename(found[0].filename)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -224,7 +251,7 @@ def frames_below_a_hook():
     [
         (flag_of_a_leaf, [4.0, 6.0], None),
         (identity_of_a_save, (True, True, True), (False, True, False)),
-        (detached_in_a_profile, False, core.loaded().module is None),
+        (detached_in_a_profile, False, not NATIVE),
         (graph_within_a_subclass, True, False),
         (graph_within_a_subclass_with_hooks, False, False),
         (identity_of_a_hook, (True, True), (False, True)),
@@ -234,7 +261,9 @@ def frames_below_a_hook():
         (aliases, (0, 0), (ALIASES, 0)),
         (owners_of_a_storage, (0, "MulBackward0"), (1, "MulBackward0")),
         (hooks_of_all_optimizers, 0, 1),
-        (frames_below_a_hook, False, True),
+        (frames_below_hooks, False, not NATIVE),
+        (frames_below_a_shared_gradient, False, True),
+        (place_of_torchs_warning, "test_limits.py", "test_limits.py" if NATIVE else "__init__.py"),
         (tensors_of_the_collector, (1, "SinBackward0"), (2, "SinBackward0")),
     ],
 )

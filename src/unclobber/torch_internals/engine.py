@@ -90,6 +90,9 @@ class Engine:
         self._stays = 0  # number of installations that keep torch's function wrapped without a subscriber
         self.on_unwatched: Callable[[], None] | None = None
         """Called before each engine call without a subscriber."""
+        self.by_core: Callable[..., Callable[..., Any]] | None = None
+        """The native core's way to make a call that has no subscriber but its own. Called with this engine,
+        torch's function and ``_run`` of that; returns what is called instead."""
         self._lock = threading.RLock()
 
     def install(self, patches: Patches) -> None:  # it stays even without a subscriber
@@ -122,7 +125,7 @@ class Engine:
         if not self._subscribers and not self._stays:
             homes = compat.entries.BACKWARD
             for home, name in homes[:1]:
-                self._patches.stand_in(home, name, lambda original: functools.partial(self._run, original))
+                self._patches.stand_in(home, name, self._caller)
             for home, name in homes[1:]:
                 self._patches.replace(home, name, getattr(*homes[0]))
 
@@ -130,13 +133,17 @@ class Engine:
         if not self._subscribers and not self._stays:
             self._patches.undo()
 
+    def _caller(self, original: Any) -> Callable[..., Any]:
+        run = functools.partial(self._run, original)
+        return run if self.by_core is None else self.by_core(self, original, run)
+
     def _run(self, original: Any, outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         """Call torch's function between the subscribers' ``begin`` and ``end``."""
         if not self._subscribers:
             if self.on_unwatched is not None:
                 self.on_unwatched()
             return original(outputs, *args, **kwargs)
-        # `states_in` reads this local from the frame: its name is part of the interface.
+        # `states_in` reads `started` from the frame, here and in `failed`.
         call = EngineCall(outputs, args, kwargs)
         started: list[tuple[Any, Any]] = []
         try:
@@ -149,14 +156,23 @@ class Engine:
         finally:
             _end(call, started)
 
-    CODE = _run.__code__  # the code object of the frame that makes an engine call
+    def failed(self, call: EngineCall, started: list[tuple[Any, Any]], error: BaseException) -> None:
+        """End a call that the native core has made, and raise the ``error`` of torch's function."""
+        context = error.__context__  # which a new `raise` replaces
+        try:
+            raise error
+        finally:
+            error.__context__ = context
+            del error, context  # they hold the traceback, and so this frame
+            _end(call, started)
 
     def states_in(self, frame: Any) -> list[Any]:
-        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is self.CODE else []
+        makes_call = frame.f_code in (Engine._run.__code__, Engine.failed.__code__)
+        return [state for _, state in frame.f_locals.get("started", ())] if makes_call else []
 
     def ran_below(self, stack: tuple[Any, ...]) -> bool:
         """Return whether a backward ran when ``stack`` was taken: its saves belong to ``create_graph``."""
-        return any(code is self.CODE for code in stack[::2])
+        return compat.entries.ENGINES_CODE in stack[::2]
 
 
 def _end(call: EngineCall, started: list[tuple[Any, Any]]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -180,12 +181,13 @@ class BackwardCalls:
 
     def install(self, patches: Patches) -> None:
         """Be notified while a client is, and by the native core if it runs."""
-        self._observer, self._began = self, started_at.of
+        self._observer, self._began, engine.by_core = self, started_at.of, None
         if (native := core.loaded().module) is not None:
             self._observer = SimpleNamespace(begin=native.backward_begin, end=native.backward_end)
             self._began = native.backward_started_at
             answers = (lambda: local.thread), self.may_pause, self.of_engines_thread
             native.observe_backward(self, marker, BackwardCall, BackwardMark, *answers)
+            engine.by_core = partial(native.engine_run, EngineCall, self._observer)
         patches.while_active(self._subscribe)
         patches.at_undo(marker.notes.forget)
         patches.at_undo(started_at.forget)
@@ -258,6 +260,10 @@ class BackwardCalls:
         return others[-1] if others and same else None
 
     def in_frame(self, frame: FrameType) -> BackwardCall | None:
+        """Return the call that a frame makes or has made; of torch's own frame only while the call runs."""
+        if frame.f_code is compat.entries.ENGINES_CODE:
+            roots = next(iter(frame.f_locals.values()))
+            return next((call for call in self.running if call.of_engine.roots is roots), None)
         return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
 
     def last_two(self) -> tuple[BackwardMark, ...]:

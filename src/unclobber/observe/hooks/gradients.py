@@ -52,8 +52,13 @@ def install(patches: Patches) -> None:
 
         return __init__
 
-    patches.stand_in(torch.Tensor, "register_hook", of_tensor)
-    patches.stand_in(torch.utils.hooks.BackwardHook, "__init__", of_module)
+    wraps: list[Callable[..., Any]] = [of_tensor, of_module]
+    if (native := core.loaded().module) is not None:
+        native.watch_hooks(_WatchedHook, _WatchedModuleHook, vars(_Watched)["_stands_for"])
+        makes = zip((native.register_hook, native.module_hooks), wraps, strict=True)
+        wraps = [functools.partial(make, patches, wrap) for make, wrap in makes]
+    patches.stand_in(torch.Tensor, "register_hook", wraps[0])
+    patches.stand_in(torch.utils.hooks.BackwardHook, "__init__", wraps[1])
 
 
 class _Watched(Likeness):
@@ -76,13 +81,13 @@ class _WatchedHook(_Watched):
 
     __slots__ = ()
 
-    def __call__(self, gradient: torch.Tensor) -> Any:
+    def slowly(self, gradient: torch.Tensor) -> Any:
         """Call the program's hook, and report its writes if another consumer waits for the gradient."""
         hook = object.__getattribute__(self, "_stands_for")
         conflicts = saves.receiver()
         if conflicts is None:
             return hook(gradient)
-        counts = unshared_counts()
+        counts = learnt_counts()
         alone = counts.hook
         shared = _shared([gradient], alone, counts)
         if shared and alone is not None and backward_calls.hands_out_what_hooks_leave(self):
@@ -93,33 +98,43 @@ class _WatchedHook(_Watched):
         node = compat.graph.current_node()
         return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
+    __call__ = slowly  # which the native core calls for a gradient that may be shared
+
 
 class _WatchedModuleHook(_Watched):
     """A module's full backward hook or pre-hook, which gets the gradients as a tuple."""
 
     __slots__ = ()
 
-    def __call__(self, module: Any, gradients: Any, *more: Any) -> Any:
+    def slowly(self, module: Any, gradients: Any, *more: Any) -> Any:
         """Call the program's hook, and report its writes to a gradient that another consumer waits for."""
         hook, given = object.__getattribute__(self, "_stands_for"), (module, gradients, *more)
         conflicts = saves.receiver()
         if conflicts is None or not isinstance(gradients, tuple):
             return hook(*given)
-        counts = unshared_counts()
+        counts = learnt_counts()
         shared = _shared(gradients, counts.module_input if more else counts.module_output, counts)
         if not shared:
             return hook(*given)
         # No node is named: the one that runs is torch's own for the hook, which the program doesn't know.
         return _run_shared(conflicts, hook, given, shared, None, stands_for_none=gradients)
 
+    __call__ = slowly
+
+
+def learnt_counts() -> Counts:
+    """Return the counts of this torch, and let the native core know them."""
+    counts = unshared_counts()
+    if (native := core.loaded().module) is not None:
+        native.learn(counts if counts.held_by_function is not None else [None] * len(counts))
+    return counts
+
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
     # Without a node it is a self-test, which must not enter the engine.
     node = compat.graph.current_node()
-    counts = Counts(*[None] * 6) if node is None else unshared_counts()
-    if (native := core.loaded().module) is not None:
-        native.learn(counts.function, None if counts.held_by_function is None else counts.base)
+    counts = Counts(*[None] * 6) if node is None else learnt_counts()
     shared = _shared(gradients, counts.function, counts)
     handed = local.thread.handed
     handed.append(gradients)

@@ -105,7 +105,7 @@ class Installation:
                     # Before anything is installed: the core's self-test calls backward, and before the first
                     # client is there an unwatched backward takes the installation away.
                     if not compat.entries.engine_may_need_threads():  # see `mechanisms`
-                        gradients.unshared_counts()
+                        gradients.learnt_counts()
                     if (native := core.loaded().module) is not None:
                         self.view_writes.noted = native.view_write
                     self._install()
@@ -152,8 +152,6 @@ class Installation:
         try:
             # Before any kernel is registered, so that every operation defined later gets one.
             registrations.install(patches)
-            engine.install(patches)
-            engine.on_unwatched = self._on_unwatched
             # In this order, because the engine notifies its newest subscriber first.
             saves.install(patches)
             unmarked.install(patches)
@@ -161,6 +159,8 @@ class Installation:
             pause.install(patches, self._clients, self.view_writes)
             autocast.install(patches)
             backward_calls.install(patches)
+            engine.install(patches)
+            engine.on_unwatched = self._on_unwatched
             undispatched.install(patches, self._clients)
             launches.install(patches)
             compiled.install(patches)

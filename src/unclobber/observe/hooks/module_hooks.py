@@ -36,33 +36,28 @@ class Hooked(NamedTuple):
         while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
             before = node.next_functions
             node = before[0][0] if len(before) == 1 else None
-        return None if node is None else _hooked.get(node)
+        return None if node is None else _hooked.get(weakref.ref(node))
 
 
-_hooked: weakref.WeakKeyDictionary[Any, Hooked] = weakref.WeakKeyDictionary()
-"""Calls by the node of the Function that made the views."""
+_hooked: dict[weakref.ref[Any], Hooked] = {}
+"""Calls by the node of the Function that made the views, which takes them along."""
 
 
 def install(patches: Patches) -> None:
-    home = torch.utils.hooks.BackwardHook
-    for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
-        patches.stand_in(home, name, _noting, given, patches)
+    patches.stand_in(*compat.entries.MODULE_HOOK_VIEWS, _noting, patches)
 
 
-def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
-    """Return a replacement for one method of ``BackwardHook``, which notes the views that it makes."""
+def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
+    """Return a replacement for the method of ``BackwardHook`` that makes views of tensors."""
 
-    def setup(self: Any, args: Any) -> Any:
+    def apply_on_tensors(self: Any, use_node: Callable[[Any], None], args: Any) -> Any:
         """Make the views as torch does, and note the call at their node."""
-        made = original(self, args)
-        if not patches.active:
-            return made
-        for view in made if isinstance(made, tuple) else (made,):
-            with compat.unseen.unseen_by_functions():
-                node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
-            if node is not None and node.name() == compat.entries.MODULE_HOOK + "Backward":
-                _hooked[node] = Hooked(weakref.ref(self), of_program(), given)
-                break  # one node made them all
-        return made
 
-    return setup
+        def use_noted(node: Any) -> None:
+            given = self.n_inputs < 0  # torch counts the inputs as soon as it has made views of them
+            _hooked[weakref.ref(node, _hooked.pop)] = Hooked(weakref.ref(self), of_program(), given)
+            use_node(node)
+
+        return original(self, use_noted if patches.active else use_node, args)
+
+    return apply_on_tensors

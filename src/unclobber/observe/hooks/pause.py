@@ -105,7 +105,10 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
     _pause_in_steps(patches, clients, view_writes)
     backward_calls.may_pause = pause.allowed
     for home, name in compat.entries.HOOK_REGISTRATIONS:
-        patches.precede(home, name, pause.hook_registered if native is None else native.hook_registered)
+        if native is None:
+            patches.precede(home, name, pause.hook_registered)
+        else:
+            patches.stand_in(home, name, native.registering)
     patches.while_active(pause.begin)
 
 

@@ -22,7 +22,6 @@ import torch
 from ...model import Reached, or_default
 from ...source import Stack, of_program
 from ...torch_internals import compat
-from ...torch_internals.engine import engine
 from . import open_memory, running
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
@@ -115,7 +114,7 @@ class Ledger:
         self._keeps_originals = keeps_originals
         self.pending: SaveQueue = PythonQueue() if queue is None else queue
         """Saves since the last write. The pack hook appends to it, in any thread."""
-        self.pending.note_writes(self._file_noted, engine.CODE if keeps_originals else None)
+        self.pending.note_writes(self._file_noted, compat.entries.ENGINES_CODE if keeps_originals else None)
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
         """Saves by storage key, since the last write to that storage."""
         self.logs: dict[int, weakref.ref[StorageLog]] = {}

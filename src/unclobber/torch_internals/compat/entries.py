@@ -25,6 +25,7 @@ from .kept import raw_saved
 MODULE_HOOK_FUNCTION: Any = torch.nn.modules._functions.BackwardHookFunction
 MODULE_HOOK = MODULE_HOOK_FUNCTION.__name__
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
+MODULE_HOOK_VIEWS: tuple[Any, str] = torch.utils.hooks.BackwardHook, "_apply_on_tensors"
 
 
 # --- replaced parts of torch: classes, and pairs of a home and a name --------------------------------

@@ -225,9 +225,9 @@ PyObject* begin(PyObject*, PyObject* call) {
   return made.release();
 }
 
-PyObject* end(PyObject*, PyObject* arguments) {
-  PyObject *call, *of_engine;
-  if (!PyArg_ParseTuple(arguments, "O!O", parts[kCall], &call, &of_engine)) throw python_error();
+namespace {
+
+void end_call(PyObject* call) {
   Owned ended = Owned::borrowed(call);
   // The engine runs nodes under the thread-local state that it found at the start.
   if (PyTuple_GET_ITEM(call, kSeen) == Py_True) writes::see(true);
@@ -243,22 +243,92 @@ PyObject* end(PyObject*, PyObject* arguments) {
   }
   const bool has_outer = within || of_engines_thread();
   set_marker(has_outer ? PyTuple_GET_ITEM(call, kOuter) : Py_None, within ? last_of(calls) : Py_None);
+}
+
+}  // namespace
+
+PyObject* end(PyObject*, PyObject* arguments) {
+  PyObject *call, *of_engine;
+  if (!PyArg_ParseTuple(arguments, "O!O", parts[kCall], &call, &of_engine)) throw python_error();
+  end_call(call);
   return Py_NewRef(Py_None);
 }
+
+namespace {
+
+enum EnginePart { kEngineCall, kObserver, kEngine, kOriginal, kSlowly };
+
+// An EngineCall, as its `__init__` fills it.
+Owned engine_call(PyObject* kind, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Owned more = must(PyTuple_New(count - 1)), named = must(PyDict_New());
+  for (Py_ssize_t i = 1; i < count; i++) PyTuple_SET_ITEM(more.get(), i - 1, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_GET_SIZE(names); i++) {
+    must(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(names, i), args[count + i]));
+  }
+  static PyObject* const fields[] = {PyUnicode_InternFromString("roots"), PyUnicode_InternFromString("args"),
+                                     PyUnicode_InternFromString("kwargs"), PyUnicode_InternFromString("done"),
+                                     PyUnicode_InternFromString("answer"), PyUnicode_InternFromString("thread")};
+  PyObject* values[] = {args[0], more.get(), named.get(), Py_False, Py_None, Py_None};
+  auto* type = reinterpret_cast<PyTypeObject*>(kind);
+  Owned made = must(type->tp_alloc(type, 0));
+  for (int i = 0; i < 6; i++) must(PyObject_SetAttr(made.get(), fields[i], values[i]));
+  return made;
+}
+
+// End a call whose function has raised, and raise that again in a frame of Python's that has the call for reports.
+[[noreturn]] UNCLOBBER_COLD void raise_again(PyObject* engine, PyObject* call, PyObject* observer, PyObject* state) {
+  PyObject *kind, *error, *trace;
+  PyErr_Fetch(&kind, &error, &trace);
+  PyErr_NormalizeException(&kind, &error, &trace);
+  Owned owned[] = {Owned(kind), Owned(error), Owned(trace)};
+  if (trace != nullptr) PyException_SetTraceback(error, trace);
+  Owned started = must(Py_BuildValue("[(OO)]", observer, state));
+  must(PyObject_CallMethod(engine, "failed", "OOO", call, started.get(), error));
+  throw python_error();
+}
+
+PyObject* run_engine(PyObject* parts, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  static PyObject* const name = PyUnicode_InternFromString("_subscribers");
+  return guarded(
+      [&] {
+        PyObject* observer = PyTuple_GET_ITEM(parts, kObserver);
+        PyObject* engine = PyTuple_GET_ITEM(parts, kEngine);
+        Owned subscribers = attribute(engine, name);
+        if (count == 0 || PyTuple_GET_SIZE(subscribers.get()) != 1 ||
+            PyTuple_GET_ITEM(subscribers.get(), 0) != observer) {
+          PyObject* slowly = PyTuple_GET_ITEM(parts, kSlowly);
+          return must(PyObject_Vectorcall(slowly, args, static_cast<size_t>(count), names)).release();
+        }
+        Owned call = engine_call(PyTuple_GET_ITEM(parts, kEngineCall), args, count, names);
+        Owned state(begin(nullptr, call.get()));
+        Owned result(PyObject_Vectorcall(PyTuple_GET_ITEM(parts, kOriginal), args, static_cast<size_t>(count), names));
+        if (state.get() == Py_None) return must(result.release()).release();
+        if (!result) raise_again(engine, call.get(), observer, state.get());
+        end_call(state.get());
+        return result.release();
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+PyMethodDef run_engine_def = {"_engine_run_backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_engine)),
+                              METH_FASTCALL | METH_KEYWORDS, nullptr};
+
+}  // namespace
+
+PyObject* engine_run(PyObject*, PyObject* parts) { return must(PyCFunction_New(&run_engine_def, parts)).release(); }
 
 PyObject* hook_known(PyObject*, PyObject* known) {
   hooks_known = is_true(known);
   return Py_NewRef(Py_None);
 }
 
-PyObject* hook_registered(PyObject*, PyObject* const*, Py_ssize_t, PyObject*) {
+void hook_registered() {
   hooks_known = true;
-  if (running == nullptr || PyList_GET_SIZE(running) == 0) return Py_NewRef(Py_None);
+  if (running == nullptr || PyList_GET_SIZE(running) == 0) return;
   // A device's thread of the engine makes no calls itself: a single running one must be the one that it works for.
   PyObject* calls = here().calls;
   if (PyList_GET_SIZE(calls) == 0) calls = PyList_GET_SIZE(running) == 1 ? running : nullptr;
   if (calls != nullptr && PyTuple_GET_ITEM(last_of(calls), kPaused) == Py_True) writes::see(true);
-  return Py_NewRef(Py_None);
 }
 
 bool works_for_another_thread() {

@@ -13,10 +13,14 @@ PyObject* begin(PyObject* module, PyObject* call);
 // backward_end(running, call)
 PyObject* end(PyObject* module, PyObject* arguments);
 
+// engine_run(call, observer, engine, original, slowly): what is called in place of `original`, torch's call of the
+// engine. `call` is the class EngineCall, `engine` has the subscribers, of which `observer` begins and ends calls here.
+PyObject* engine_run(PyObject* module, PyObject* parts);
+
 // hook_known(known): whether Python may run in backward, because a hook is registered.
 PyObject* hook_known(PyObject* module, PyObject* known);
-// hook_registered(...): one is registered now.
-PyObject* hook_registered(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
+// One is registered now.
+void hook_registered();
 
 // Whether this is a thread of the engine's own, which runs a node for another one; takes the interpreter's lock.
 bool works_for_another_thread();

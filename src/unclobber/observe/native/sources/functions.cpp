@@ -711,13 +711,7 @@ PyObject* run(PyObject*, PyObject* on) {
   return Py_NewRef(reinterpret_cast<PyObject*>(&PyBool_Type));  // called at the end, and does nothing
 }
 
-PyObject* learn(PyObject*, PyObject* arguments) {
-  PyObject *one, *of_base;
-  if (!PyArg_ParseTuple(arguments, "OO", &one, &of_base)) return nullptr;
-  alone = one == Py_None ? -1 : PyLong_AsLong(one);
-  base_alone = of_base == Py_None ? -1 : PyLong_AsLong(of_base);
-  return Py_NewRef(Py_None);
-}
+void learn(long owners, long of_base) { alone = owners, base_alone = of_base; }
 
 PyObject* times_handed(PyObject*, PyObject* gradient) {
   long times = 0;

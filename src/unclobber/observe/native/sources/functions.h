@@ -19,9 +19,8 @@ PyObject* observe(PyObject* module, PyObject* parts);
 // the end.
 PyObject* run(PyObject* module, PyObject* on);
 
-
-// learn(alone, base_alone): owners of a gradient that no other consumer waits for, and of the base of one; None if unknown.
-PyObject* learn(PyObject* module, PyObject* arguments);
+// How many own a gradient that no other consumer waits for, and the base of one; -1 if unknown.
+void learn(long owners, long of_base);
 
 // times_handed(gradient): how often running backwards of this thread, which the core calls, were given it.
 PyObject* times_handed(PyObject* module, PyObject* gradient);

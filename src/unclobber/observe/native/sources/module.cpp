@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "functions.h"
 #include "handed.h"
+#include "hooks.h"
 #include "journal.h"
 #include "notes.h"
 #include "pack.h"
@@ -72,9 +73,15 @@ PyObject* known(PyObject*, PyObject*) {
       .release();
 }
 
-PyObject* hook_registered(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-  return guarded([&] { return backward::hook_registered(self, arguments, count, names); },
-                 static_cast<PyObject*>(nullptr));
+PyObject* learn(PyObject*, PyObject* counts) {
+  long known[5];  // by a tensor's hook, a Function, a module's output, its input, and as the base of a view
+  for (int i = 0; i < 5; i++) {
+    Owned one = must(PySequence_GetItem(counts, i));
+    known[i] = one.get() == Py_None ? -1 : PyLong_AsLong(one.get());
+  }
+  functions::learn(known[1], known[4]);
+  hooks::learn(known[0], known[2], known[3]);
+  return Py_NewRef(Py_None);
 }
 
 PyMethodDef methods[] = {
@@ -102,15 +109,20 @@ PyMethodDef methods[] = {
     {"backward_end", entry<backward::end>, METH_VARARGS, "backward_end(running, call): it has ended"},
     {"backward_started_at", entry<notes::started_at>, METH_O, "backward_started_at(node): the last two marks"},
     {"hook_known", entry<backward::hook_known>, METH_O, "hook_known(known): whether Python may run in backward"},
-    {"hook_registered", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hook_registered)),
-     METH_FASTCALL | METH_KEYWORDS, "hook_registered(...): Python may run in backward from now on"},
+    {"engine_run", entry<backward::engine_run>, METH_VARARGS,
+     "engine_run(call, observer, engine, original, slowly): what is called in place of torch's call of the engine"},
+    {"watch_hooks", entry<hooks::watch>, METH_VARARGS, "watch_hooks(tensors, modules, place): the classes of stand-ins"},
+    {"registering", entry<hooks::registering>, METH_O, "registering(original): it, noted as a hook's registration"},
+    {"register_hook", entry<hooks::register_hook>, METH_VARARGS,
+     "register_hook(patches, wrap, original): what is called in place of Tensor.register_hook"},
+    {"module_hooks", entry<hooks::module_hooks>, METH_VARARGS,
+     "module_hooks(patches, wrap, original): what is called in place of BackwardHook.__init__"},
     {"step_hooks", entry<steps::hooks>, METH_VARARGS, "step_hooks(pending, anything_alive): (before, after) of a step"},
     {"steps", entry<steps::all>, METH_NOARGS, "steps(): the last step of each optimizer that went unobserved"},
     {"forget_steps", entry<forget_steps>, METH_NOARGS, "forget_steps(): no step went unobserved"},
     {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
     {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
-    {"learn", entry<functions::learn>, METH_VARARGS,
-     "learn(alone, base_alone): how many own a gradient that nobody else waits for, and its base"},
+    {"learn", entry<learn>, METH_O, "learn(counts): `gradients.Counts`, with None for an unknown one"},
     {"times_handed", entry<functions::times_handed>, METH_O,
      "times_handed(gradient): how often running backwards of Functions were given it"},
     {"view_write", entry<views::last>, METH_O, "view_write(view): (operation, stack) of the last write it missed, or None"},
