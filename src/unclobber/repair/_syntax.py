@@ -246,13 +246,11 @@ class Source:
         code = self.code(node)
         return code if isinstance(node, ATOMS) or self.span(node)[0] < self.start(node) else f"({code})"
 
-    def inserted(
-        self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = (), *changes: Splice
-    ) -> Iterator[str]:
-        """Yield the text with statements inserted directly before or after a simple one, and changes in that.
+    def inserted(self, small: ast.AST, *changes: Splice, before: str = "", after: str = "") -> Iterator[str]:
+        """Yield the text with a statement put directly before or after a simple one, and changes in that.
 
-        If that shares its line, they go on that line. Nothing if they don't fit there, or if it is part of a
-        header.
+        If that shares its line, the new one goes on that line. Nothing if it doesn't fit there, or if the
+        simple one is part of a header.
         """
         line = self.own_line(small)
         if line is not None:
@@ -261,16 +259,16 @@ class Source:
                 *changes,
                 self.behind(line, self.lines_of(after, line.indent)),
             )
-        elif is_small(small) and not any("\n" in code for code in (*before, *after)):
+        elif is_small(small) and "\n" not in before + after:
             start, end = self.start(small), self.end(small)
-            yield self.edited(
-                Splice(start, start, "".join(f"{code}; " for code in before)),
-                *changes,
-                Splice(end, end, "".join(f"; {code}" for code in after)),
+            above, below = (
+                Splice(start, start, before and f"{before}; "),
+                Splice(end, end, after and f"; {after}"),
             )
+            yield self.edited(above, *changes, below)
 
-    def lines_of(self, statements: tuple[str, ...], indent: str) -> str:
-        lines = (line for code in statements for line in code.split("\n"))
+    def lines_of(self, code: str, indent: str) -> str:
+        lines = code.split("\n") if code else ()
         return "".join(f"{indent}{line}{self.newline}" for line in lines)
 
     def behind(self, line: Line, lines: str) -> Splice:
@@ -285,7 +283,7 @@ class Source:
         first = self.line(function.body[0])
         if first.in_header:
             return None
-        lines = self.lines_of((code,), first.indent)
+        lines = self.lines_of(code, first.indent)
         documented = ast.get_docstring(function, clean=False) is not None
         return self.behind(first, lines) if documented else Splice(first.above, first.above, lines)
 

@@ -39,7 +39,7 @@ def _check(path: Path) -> None:
         texts += [text for text, *_ in scatter.rewrites(source, statement)]
         for place in clone_target.targets(source, statement):
             name = source.code(place)
-            texts += source.inserted(statement, before=(f"{name} = {name}.clone()",))
+            texts += source.inserted(statement, before=f"{name} = {name}.clone()")
         for text in texts:
             assert text != encoded.text
             with warnings.catch_warnings():

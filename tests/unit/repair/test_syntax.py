@@ -44,7 +44,7 @@ def test_lines_keep_their_ends(newline, end):
     text = f'def f(x):\n  """Two.\n  """\n  # it\n  x += 1{end}'.replace("\n", newline)
     source = parse(text)
     write = node_of(source, "x += 1")
-    [before], [after] = source.inserted(write, before=("a = 1",)), source.inserted(write, after=("b = 2",))
+    [before], [after] = source.inserted(write, before="a = 1"), source.inserted(write, after="b = 2")
     assert before == text.replace("  x += 1", f"  a = 1{newline}  x += 1")
     assert after == text.replace("  x += 1", f"  x += 1{newline}  b = 2")
     first = source.first_in(source.tree.body[0], "c = 3")
@@ -109,7 +109,7 @@ def test_statements_on_lines_that_a_backslash_joins():
     source = parse(text)
     for at, small in enumerate(source.smalls):
         for place in ("before", "after"):
-            new = parse(*source.inserted(small, **{place: ("NEW = 1",)}))
+            new = parse(*source.inserted(small, **{place: "NEW = 1"}))
             found = [new.code(small) for small in new.smalls]
             old = [source.code(small) for small in source.smalls]
             assert found == [*old[: at + (place == "after")], "NEW = 1", *old[at + (place == "after") :]]

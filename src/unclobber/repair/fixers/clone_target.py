@@ -31,7 +31,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if not can_bind(source, statement, place) or is_container(source, statement, place):
                 continue
             name = source.code(place)
-            for text in source.inserted(statement, before=(f"{name} = {name}.clone()",)):
+            for text in source.inserted(statement, before=f"{name} = {name}.clone()"):
                 shared = shared_name(source, statement, place)
                 # What else the statement reads of it is the copy's: `hs[t + 1] = cell(hs[t])`.
                 reads = sum(source.code(node) == name for node in walk(statement) if is_place(node)) > 1

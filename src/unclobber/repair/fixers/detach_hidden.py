@@ -170,4 +170,4 @@ def after_backward(
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
             for code in codes:
-                yield from ((text, place) for text in source.inserted(statement, after=(code,)))
+                yield from ((text, place) for text in source.inserted(statement, after=code))

@@ -86,12 +86,12 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
             yield source.replaced(late), f"`{place}`"
             continue
         for code in cuts(place, _forms(source, place)):
-            yield from ((text, f"`{place}`") for text in source.inserted(backward, after=(code,)))
+            yield from ((text, f"`{place}`") for text in source.inserted(backward, after=code))
     for every in together.values():
         group = [place for place in every if not any(place.startswith(f"{other}[") for other in every)]
         if len(group) > 1:
             values = ", ".join(f"{place}.detach()" for place in group)
-            for text in source.inserted(backward, after=(f"{', '.join(group)} = {values}",)):
+            for text in source.inserted(backward, after=f"{', '.join(group)} = {values}"):
                 yield text, " and ".join(f"`{place}`" for place in group)
 
 

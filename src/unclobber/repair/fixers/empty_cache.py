@@ -17,5 +17,5 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield a call of ``torch.clear_autocast_cache()`` after each writing statement."""
     for _, (path, source, statement) in write_statements(finding, project):
         call = f"{source.torch_name}.clear_autocast_cache()"
-        for text in source.inserted(statement, after=(call,)) if source.torch_name else ():
+        for text in source.inserted(statement, after=call) if source.torch_name else ():
             yield Candidate("empty autocast's cache after the write", {path: text})

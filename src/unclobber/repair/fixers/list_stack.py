@@ -193,7 +193,7 @@ class _Buffer(NamedTuple):
         between = [above for node in late for above in source.all_above(node) if above not in outer]
         if not local or len(late) > 1 or any(isinstance(above, Loop | Comprehension) for above in between):
             line = source.line(self.loop)
-            bound = source.lines_of((f"{self.name} = {self._stacked()}",), line.indent)
+            bound = source.lines_of(f"{self.name} = {self._stacked()}", line.indent)
             return [source.behind(line, bound)]
         if not late:
             return []

@@ -37,7 +37,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if not _returns(source, forward, name) or name in map(dotted, kept):
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
-                for text in source.inserted(statement, before=(f"{name} = {name}.clone()",)):
+                for text in source.inserted(statement, before=f"{name} = {name}.clone()"):
                     yield Candidate(title, {path: text}, offered=True, note=note)
                 continue
             for text in marked(source, statement, forward, owner, name):
@@ -65,7 +65,7 @@ def marked(
             return
     call = f"{ctx}.mark_dirty({tensor})"
     if setup is None:
-        yield from source.inserted(statement, before=(call,))
+        yield from source.inserted(statement, before=call)
     elif (first := source.first_in(setup, call)) is not None:
         yield source.edited(first)
 

@@ -52,7 +52,7 @@ def _apart(source: Source, statement: ast.AST, header: str) -> Iterator[str]:
         if (written := in_place(call, source)) and is_place(written.target):
             block = f"{header}\n{source.unit}{source.code(call)}"
             name = source.change(call, source.code(written.target))
-            yield from source.inserted(statement, (block,), (), name)
+            yield from source.inserted(statement, name, before=block)
             return
 
 

@@ -126,7 +126,7 @@ def _with_its_name(
         return source.replaced({call: value if named else f"{name} = {value}"}), name, is_shared
     line = source.own_line(statement)
     if isinstance(written, ast.Name) and line and not _is_within(source, call, statement, _PERHAPS):
-        texts = source.inserted(statement, (f"{name} = {value}",), (), source.change(call, name))
+        texts = source.inserted(statement, source.change(call, name), before=f"{name} = {value}")
         return next(texts), name, is_shared
     if isinstance(written, ast.Name) and not _is_within(source, call, statement, _SCOPES):
         return source.replaced({call: f"({name} := {value})"}), name, is_shared

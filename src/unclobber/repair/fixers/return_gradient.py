@@ -32,7 +32,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             continue
         code = _passed_on(source, *written) if written else ""
         first = source.first_in(hook, f"{name} = {name}.clone()")
-        end = source.behind(last, source.lines_of((f"return {name}",), last.indent))
+        end = source.behind(last, source.lines_of(f"return {name}", last.indent))
         if code and statement is hook.body[-1]:
             text = source.replaced({statement: f"return {code}"})
         elif code and isinstance(target, ast.Name) and not last.in_header:

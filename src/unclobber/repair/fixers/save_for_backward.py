@@ -85,7 +85,7 @@ def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]
             for place in targets(source, node) if is_small(node) else ():
                 if is_attribute_of(place, ctx) and _reads_attribute(backward, back, place.attr):
                     name = source.code(place)
-                    copied = source.inserted(node, after=(f"{name} = {name}.clone()",))
+                    copied = source.inserted(node, after=f"{name} = {name}.clone()")
                     yield from ((text, name, name) for text in copied)
     changes: dict[ast.AST, str] = {value: f"{source.code(value)}.clone()" for value in values}
     for value, held in values.items():
