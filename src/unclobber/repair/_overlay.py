@@ -70,11 +70,7 @@ def _code(job: Job, name: str, loader: SourceFileLoader, file: str) -> CodeType:
     source: str | bytes = job.texts[real] if real in job.texts else loader.get_data(file)
     if isinstance(source, str):
         _show(name, source)
-    writes = [write for write in job.probes if write.path == real]
-    if writes:
-        return instrumented(source, name, writes)
-    # dont_inherit, or the future imports of this file would apply to the program.
-    return compile(source, name, "exec", dont_inherit=True)
+    return instrumented(source, name, [write for write in job.probes if write.path == real])
 
 
 def _show(path: str, text: str) -> None:

@@ -8,7 +8,7 @@ statement or the operand that is written, results of calls as they are passed on
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -31,20 +31,20 @@ class WriteStatement:
     column: int  # a column of it, 1-based, in characters
 
 
-def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement]) -> CodeType:
+def instrumented(source: str | bytes, name: str, writes: Collection[WriteStatement]) -> CodeType:
     """Return the code of a file, with probes of the tensors that some of its statements write, if found."""
     encoded = decode(source) if isinstance(source, bytes) else Encoded(source, "utf-8")
-    parsed = None if encoded is None else parse(encoded.text)
-    if parsed is None:
-        return compile(source, name, "exec", dont_inherit=True)
-    statements = [node for node in parsed.nodes if isinstance(node, ast.stmt)]
-    for write in writes:
-        at = parsed.at(write.line, write.column)
-        covering = [node for node in statements if parsed.start(node) <= at < parsed.end(node)]
-        if covering:
-            _look(parsed, covering[-1], (write.path, write.line, write.column))
-    ast.fix_missing_locations(parsed.tree)
-    return compile(parsed.tree, name, "exec", dont_inherit=True)
+    parsed = parse(encoded.text) if writes and encoded is not None else None
+    if parsed is not None:
+        statements = [node for node in parsed.nodes if isinstance(node, ast.stmt)]
+        for write in writes:
+            at = parsed.at(write.line, write.column)
+            covering = [node for node in statements if parsed.start(node) <= at < parsed.end(node)]
+            if covering:
+                _look(parsed, covering[-1], (write.path, write.line, write.column))
+    code = source if parsed is None else ast.fix_missing_locations(parsed.tree)
+    # dont_inherit, or the future imports of this file would apply to the program.
+    return compile(code, name, "exec", dont_inherit=True)
 
 
 def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> None:
