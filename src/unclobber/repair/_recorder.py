@@ -50,34 +50,21 @@ class _RunningBackward(NamedTuple):
     spends: bool  # whether the graph counts as freed when the call is done
 
 
+@dataclass(eq=False)
 class Recorder:
-    """Listener of backward calls, from ``engine.subscribe`` to the end of the process.
+    """Listener of backward calls, from ``engine.subscribe`` to the end of the process."""
 
-    Args:
-        stop_after: Raise ``Enough`` after so many calls.
-        cut: Keep every graph, and stop gradients at the part of it that an earlier call has run and that
-            torch would have freed.
-        after_each: Called with the number of each call when it is done; returns True to end the run.
-        to_end: Whether the run goes on after ``stop_after`` calls, unrecorded.
-    """
-
-    def __init__(
-        self,
-        stop_after: int | None = None,
-        *,
-        cut: bool = False,
-        after_each: Callable[[int], bool] = lambda _: False,
-        to_end: bool = False,
-    ) -> None:
-        """Start without records."""
-        self.stop_after = stop_after
-        self.cut = cut
-        self._after_each = after_each
-        self._to_end = to_end
-        self.records: list[BackwardRecord] = []
-        self.started = 0
-        self.failed_at: int | None = None
-        self.leaves: dict[int, tuple[torch.Tensor, Key]] = {}
+    stop_after: int | None = None  # number of calls after which ``Enough`` is raised
+    cut: bool = False
+    """Whether to keep every graph, and stop gradients at the part of it that an earlier call has run and that
+    torch would have freed."""
+    after_each: Callable[[int], bool] = lambda _: False
+    """Called with the number of each call when it is done; returns True to end the run."""
+    to_end: bool = False  # whether the run goes on after ``stop_after`` calls, unrecorded
+    records: list[BackwardRecord] = field(default_factory=list)
+    started: int = 0
+    failed_at: int | None = None
+    leaves: dict[int, tuple[torch.Tensor, Key]] = field(default_factory=dict)
 
     def begin(self, call: EngineCall) -> _RunningBackward | None:
         """Record the roots of a backward that is about to run; None if torch itself makes the call."""
@@ -118,7 +105,7 @@ class Recorder:
                     node.metadata[_FREED] = True
         if running.recorded:
             self._write(running, call)
-        if self._after_each(running.nth) or (running.nth == self.stop_after and not self._to_end):
+        if self.after_each(running.nth) or (running.nth == self.stop_after and not self.to_end):
             raise Enough
 
     def _write(self, running: _RunningBackward, call: EngineCall) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import Interpretation
@@ -32,31 +32,21 @@ class Reference:
     file: str
 
 
+@dataclass
 class Trial:
-    """Runs of one program.
+    """Runs of one program."""
 
-    Args:
-        program: The script with its command line.
-        runner: The driver process, which keeps a copy of the program's folder.
-        until: The backward call that is compared last in any case.
-        beyond: Number of backward calls after it that are run and compared as well.
-    """
-
-    def __init__(self, program: CommandLine, runner: Runner, until: int = 1, beyond: int = 0) -> None:
-        """Note the time, because files that are written from now on are the runs'."""
-        self.runner = runner
-        self.until = until
-        self.not_to_end = "what is compared is one step" if not beyond else ""
-        """The reason why no run can be compared at its end, as a clause."""
-        self.left_out: tuple[str, ...] = ()
-        """Parts that are not compared at the end, because runs of the program as it is differ in them."""
-        self.references: dict[frozenset[str], Reference] = {}
-        self._too_long = f"it runs longer than {runner.seconds_to_end:g} seconds"
-        self._beyond = beyond
-        self._program = program
-        self._since = time.time_ns()
-        self._nondeterministic: frozenset[str] = frozenset()
-        self._unsteady: frozenset[Slot] = frozenset()
+    program: CommandLine
+    runner: Runner
+    until: int = 1  # the backward call that is compared last in any case
+    beyond: int = 0  # number of backward calls after it that are run and compared as well
+    not_to_end: str = ""  # the reason why no run can be compared at its end, as a clause
+    left_out: tuple[str, ...] = ()
+    """Parts that are not compared at the end, because runs of the program as it is differ in them."""
+    references: dict[frozenset[str], Reference] = field(default_factory=dict)
+    _since: int = field(default_factory=time.time_ns)  # files that are written from now on are the runs'
+    _nondeterministic: frozenset[str] = frozenset()
+    _unsteady: frozenset[Slot] = frozenset()
 
     def watched(self, texts: Mapping[str, str], *, whole: bool = False) -> Ran:
         """Run the program with some texts, compared with nothing."""
@@ -71,7 +61,7 @@ class Trial:
             # With the compared call in its name, because the rounds of a repair share the runner's folder.
             file = self.runner.file(f"reference-{len(self.references)}-{self.until}")
             job = replace(self._guarded({}, interpretations), record_to=file, probes=probes)
-            ran = self.runner.run(replace(job, to_end=bool(self._beyond)))
+            ran = self.runner.run(replace(job, to_end=bool(self.beyond)))
             self.references[interpretations] = reference = Reference(interpretations, ran, file)
             # The first one may find no end where this one does, which then needs its second run, too.
             if len(self.references) > 1 and self.not_to_end == _NO_END:
@@ -96,7 +86,7 @@ class Trial:
         return replace(job, interpretations=interpretations - {Interpretation.AS_WRITTEN}, since=self._since)
 
     def _job(self, texts: Mapping[str, str]) -> Job:
-        return Job(self._program, dict(texts), stop_after=self.until + self._beyond, until=self.until)
+        return Job(self.program, dict(texts), stop_after=self.until + self.beyond, until=self.until)
 
     # --- what a run says --------------------------------------------------------------------------
 
@@ -120,6 +110,10 @@ class Trial:
             )
         self._look_at_ends(first, again)
         return ""
+
+    @property
+    def _too_long(self) -> str:
+        return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
 
     def _again(self, reference: Reference) -> Ran:
         job = self._guarded({}, reference.interpretations)

@@ -55,7 +55,7 @@ class Prover:
         self.texts: Mapping[str, str] = {}  # the new texts of the files, with all edits that were taken
         self._project = project
         self._edits: Sequence[SpanEdit] = ()
-        self._trial = Trial(CommandLine(script, arguments), runner, until)
+        self._trial = Trial(CommandLine(script, arguments), runner, until, 0, "what is compared is one step")
         self._reference = self._trial.reference(frozenset({Interpretation.AS_WRITTEN}))
 
     def take(self, ways: Iterable[Sequence[SpanEdit]]) -> Proof | str:
