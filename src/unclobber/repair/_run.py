@@ -26,7 +26,7 @@ from ..torch_internals.engine import engine
 from . import _end_state, _interpretations, _overlay
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
-from ._job import Against, Comparison, Different, Ended, Job, Ran
+from ._job import Comparison, Different, Ended, Job, Ran
 from ._leftovers import Files
 from ._recorder import Enough, Recorder, compare, compare_moved
 from ._state import Living
@@ -73,7 +73,10 @@ class Run:
     def __init__(self, job: Job, read: Input) -> None:
         """Load the reference, and prepare the session, the recorder and the audit hooks."""
         self.job, self.read = job, read
-        self.reference = None if job.against is None else _loaded(job.against)
+        self.reference: RunRecord | None = None
+        if job.against is not None and os.path.exists(job.against.file):
+            # written a moment ago by this very code in another child
+            self.reference = torch.load(job.against.file, weights_only=False)
         self.project = Project.of(os.path.join(job.at.folder, job.program.script), job.program.root)
         self.before = frozenset(sys.modules) - {"__main__"}
         """Names of the modules that are loaded before the program begins: thousands, so none is looked at."""
@@ -266,14 +269,6 @@ class Run:
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             different = [Different("state", f"the state could not be compared: {problem}")]
         return tuple(entry for entry in different if entry.what not in against.nondeterministic)
-
-
-def _loaded(against: Against) -> RunRecord | None:
-    if not os.path.exists(against.file):
-        return None
-    # written a moment ago by this very code in another child
-    record: RunRecord = torch.load(against.file, weights_only=False)
-    return record
 
 
 def _seed() -> None:

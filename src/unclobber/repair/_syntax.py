@@ -82,15 +82,9 @@ class Source:
     def expressions(self, site: Site) -> list[ast.expr]:
         """Return all expressions inside a site's span, outermost first."""
         first, last = self.at(site.line, site.column), self.at(site.end_line, site.end_column)
-        inside = [
-            node
-            for node in self.nodes
-            if isinstance(node, ast.expr)
-            and site.line <= node.lineno
-            and _end_line(node) <= site.end_line
-            and first <= self.start(node)
-            and self.end(node) <= last
-        ]
+        here = (node for node in self.nodes if isinstance(node, ast.expr) and node.lineno >= site.line)
+        near = (node for node in here if _end_line(node) <= site.end_line)
+        inside = (node for node in near if first <= self.start(node) and self.end(node) <= last)
         return sorted(inside, key=lambda node: (self.start(node), -self.end(node)))
 
     def above(self, node: ast.AST, *kinds: type[ast.AST]) -> Any:

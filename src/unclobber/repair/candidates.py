@@ -147,7 +147,6 @@ def _carrying(finding: Finding, candidate: Fix, *others: Fix) -> Finding:
 
 def together(report: Report) -> str:
     """Return the candidates of all findings as one diff; if two change the same line, only the first."""
-    texts: dict[str, dict[str, str]] = {}
     taken: dict[str, list[Edit]] = {}
     for finding in report.findings:
         edits = next((fix.edits for fix in finding.fixes if fix.edits), ())
@@ -155,10 +154,10 @@ def together(report: Report) -> str:
         if not any(a.line <= b.end_line and b.line <= a.end_line for a, b in others):
             for edit in edits:
                 taken.setdefault(edit.path, []).append(edit)
-    for path, changes in taken.items():
-        root = root_of(path)
+    diffs = []
+    for root, path in sorted((root_of(path), path) for path in taken):
         lines = (Project(root).text(path) or "").split("\n")
-        for edit in sorted(changes, key=lambda edit: -edit.line):
+        for edit in sorted(taken[path], key=lambda edit: -edit.line):
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
-        texts.setdefault(root, {})[path] = "\n".join(lines)
-    return "".join(Project(root).diff(texts[root]) for root in sorted(texts))
+        diffs.append(Project(root).diff({path: "\n".join(lines)}))
+    return "".join(diffs)

@@ -61,12 +61,10 @@ def modes_in(head: ast.AST) -> set[str]:  # of a block or a decorator, as far as
 
 def is_unrecorded(finding: Finding, project: Project) -> bool:
     """Return whether a write stands in a block, or in a function, in which nothing is recorded."""
-    for _, (_, source, statement) in write_statements(finding, project):
-        for above in source.all_above(statement):
-            blocks = [item.context_expr for item in getattr(above, "items", ())]
-            if any(map(modes_in, [*blocks, *getattr(above, "decorator_list", ())])):
-                return True
-    return False
+    places = (located for _, located in write_statements(finding, project))
+    above = (block for _, source, statement in places for block in source.all_above(statement))
+    heads = ((*getattr(of, "items", ()), *getattr(of, "decorator_list", ())) for of in above)
+    return any(modes_in(head) for each in heads for head in each)
 
 
 def steps_along_gradient(statement: ast.AST) -> bool:  # a hand-made step changes the parameter itself
