@@ -71,7 +71,7 @@ def test_the_same_backward_in_another_turn(tmp_path):
 def test_kept(freed):
     """The first keeps the graph."""
     (kept,) = freed(LOSSES, "a.backward()", "b.backward()")
-    assert (kept.interpretation, kept.offered) == (Interpretation.KEPT, False)
+    assert (kept.interpretation, kept.offered, kept.late) == (Interpretation.KEPT, False, False)
     assert _texts([kept]) == [plain(LOSSES).replace("a.backward()", "a.backward(retain_graph=True)")]
 
 
@@ -103,6 +103,34 @@ def test_losses_in_a_loop(freed):
     ]
     stepped = text + "    opt.step()\n"
     assert freed(stepped, "loss.backward()", "loss.backward()") == []
+
+
+MINIMISE = """
+def minimise(opt, loss):
+    loss.backward()
+    opt.step()
+
+def update(x):
+    a, b = f(x), g(x)
+    minimise(opt, a)
+    minimise(opt, b)
+"""
+
+
+def test_a_step_in_between_may_overwrite_what_the_graph_needs(freed, tmp_path):
+    """The edit is then no more than a last resort, which a report doesn't show before it is proved."""
+    text = LOSSES.replace("    b.backward()\n", "    opt.step()\n    b.backward()\n")
+    assert [kept.late for kept in freed(text, "a.backward()", "b.backward()")] == [True]
+    finding, project = finding_in(
+        tmp_path, "UC301", MINIMISE, freed="loss.backward()", needed="loss.backward()", nth=(1, 2)
+    )
+    first, second = (
+        replace(need, site=site(tmp_path / "program.py", "loss.backward()", callers=(line,)))
+        for need, line in ((finding.freed, 7), (finding.needed, 8))
+    )
+    assert [kept.late for kept in keep_graph(replace(finding, freed=first, needed=second), project)] == [True]
+    behind = freed("for loss in losses:\n    loss.backward()\nopt.step()\n", "loss.b", "loss.b")
+    assert [kept.late for kept in behind] == [False]
 
 
 SHARED = """

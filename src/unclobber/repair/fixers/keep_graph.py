@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ...model import Finding, Interpretation
 from .._candidate import Candidate
-from .._syntax import Source, calls, is_constant, names_in, with_argument
+from .._syntax import Source, calls, is_constant, names_in, walk, with_argument
 from ..project import Project
 from ._blocks import line_in, shortened
 from ._sites import callers
@@ -26,8 +26,22 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(project, finding.freed):
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
-            yield Candidate(title, {path: text}, interpretation=Interpretation.KEPT)
+            late = _is_stepped(finding, project)
+            yield Candidate(title, {path: text}, interpretation=Interpretation.KEPT, late=late)
             return
+
+
+def _is_stepped(finding: Finding, project: Project) -> bool:
+    """Return whether a step, which may overwrite what the graph needs, stands behind the freeing backward, in
+    its function or in a caller's, and before the next backward."""
+    later = [at for _, _, at in callers(project, finding.needed)]
+    for _, source, at in callers(project, finding.freed):
+        block = source.loop_round(at) or source.function(at) or source.tree
+        ends = [source.start(end) for end in walk(block) if end in later and end is not at]
+        steps = map(source.start, calls(block, {"step"}))
+        if any(source.end(at) < step < min([*ends, step + 1]) for step in steps):
+            return True
+    return False
 
 
 def two_losses(finding: Finding, project: Project) -> bool:
