@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from ..model import Finding
 from ._candidate import Candidate
-from ._syntax import parse
+from ._syntax import arguments_of, flat, parameters_of, parse, root_place, targets_of, walk
 from .fixers import FIXERS, Fixer
+from .fixers._aliases import read_later
 from .fixers._fresh import collected_in, detached_from, may_be_part
 from .fixers._inplace import written_by
 from .fixers._needless import with_fewer_copies
-from .fixers._sites import is_unrecorded, write_statements
+from .fixers._sites import callers, is_unrecorded, write_statements
+from .fixers.clone_target import targets
 from .project import Project
 
 IsEnd = Callable[[Candidate], bool]  # whether the finding is gone with a candidate
@@ -39,8 +43,28 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
         held = f", so that {alias} keeps its values" if alias else held
         doubts = f"{shape if other.guess else ''}{held if other.shared_name else ''}"
         is_first = (by_write or alias) and other.fixer in ("out-of-place", "clone-target") and not other.guess
-        both.insert(not is_first, replace(other, title=f"{other.title}{doubts}"))
+        is_second = not is_first or _is_read_by_callers(finding, project)
+        both.insert(is_second, replace(other, title=f"{other.title}{doubts}"))
     yield from (replace(each, title=f"{'or ' if nth else ''}{each.title}") for nth, each in enumerate(both))
+
+
+def _is_read_by_callers(finding: Finding, project: Project) -> bool:
+    """Return whether a caller may still read a tensor that it handed to the function which writes to it, by
+    another name than the result's."""
+    places: list[ast.expr] | None = None
+    for (_, source, at), (_, outer, call) in pairwise(callers(project, *finding.writes)):
+        function = source.function(at)
+        names = parameters_of(function) if function else []
+        written = map(source.code, targets(source, at) if places is None else places)
+        numbers = [names.index(name) - (names[0] == "self") for name in written if name in names]
+        made = [arguments_of(node) for node in walk(call) if isinstance(node, ast.Call)]
+        given = (part for some in made for number in numbers for part in some[number : number + 1])
+        places = [place for part in given if (place := root_place(part))]
+        bound = {outer.code(part) for target in targets_of(call) for part in flat(target)}
+        read = (outer.code(place) not in bound and read_later(outer, call, place) for place in places)
+        if not isinstance(call, ast.Return) and any(read):
+            return True
+    return False
 
 
 def _of_write(finding: Finding, project: Project, best: Candidate | None, by_write: bool) -> Candidate | None:

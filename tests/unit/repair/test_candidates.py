@@ -389,6 +389,40 @@ def test_the_edit_of_a_write_is_first_where_several_lines_saved(tmp_path):
     ]
 
 
+RESCALE = (
+    HEAD
+    + """
+def rescale(h):
+    low = h.amin()
+    high = h.amax()
+    return h.sub_(low).div_(high - low)
+
+class Both:
+    def of(self, t):
+        return rescale(t), rescale(t * 2)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_first"),
+    [
+        ("a = w * 2\nh = rescale(a)\n(h.sum() + a.sum())", False),
+        ("a = w * 2\nh, _ = Both().of(a)\n(h.sum() + a.sum())", False),
+        ("a = w * 2\na = rescale(a)\n(a.sum() + a.exp().sum())", True),
+        ("a = w * 2\nh = rescale(a)\nh.sum()", True),
+    ],
+)
+def test_the_edit_of_a_write_is_second_where_a_caller_reads_what_it_handed_over(tmp_path, calls, is_first):
+    """By another name than the result's: it reads what is written, which a new tensor would hide from it."""
+    path = tmp_path / "script.py"
+    report = with_candidates(reported(path, f"{RESCALE}{calls}.backward()\n"), str(path))
+    titles = [fix.title.removeprefix("or ").split(",")[0] for fix in report.findings[0].fixes[:2]]
+    write = "write the result into a new tensor unless other code holds the old one"
+    assert titles.index(write) == (not is_first)
+    assert titles[is_first] == "clone `h` before it is saved"
+
+
 @pytest.mark.parametrize(("kept", "is_said"), [("h", True), ("h.sum()", False)])
 def test_the_edit_of_a_write_to_what_a_list_collects_is_first(tmp_path, kept, is_said):
     """A copy for backward would leave all items of the list the same tensor."""
