@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from ..model import Finding
 from ._candidate import Candidate
-from ._syntax import arguments_of, flat, parameters_of, parse, root_place, targets_of, walk
+from ._syntax import arguments_of, calls, flat, parameters_of, parse, root_place, targets_of, walk
 from .fixers import FIXERS, Fixer
 from .fixers._aliases import read_later
 from .fixers._fresh import collected_in, detached_from, may_be_part
@@ -28,7 +28,11 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
     edit of the write, which comes first with ``by_write``, for each of several saves needs an edit."""
     # Without a later write the tensor is overwritten all the same.
     finding = replace(finding, writes=finding.writes[:1])
-    is_new = not is_unrecorded(finding, project)
+    # A loop's next turn would write to a leaf's new tensor, whose graph the backward before has freed.
+    loops = (source.loop_round(at) for _, (_, source, at) in write_statements(finding, project))
+    run = (call for loop in filter(None, loops) for call in calls(loop, ("backward", "step")))
+    trains = finding.code == "UC201" and any(run)
+    is_new = not (trains or is_unrecorded(finding, project))
     sure = [fixer for fixer in FIXERS.values() if not fixer.in_doubt and (is_new or not fixer.new)]
     best = next(filter(is_end, candidates(finding, project, sure)), None)
     other = _of_write(finding, project, best, by_write) if is_new else None

@@ -423,6 +423,17 @@ def test_the_edit_of_a_write_is_second_where_a_caller_reads_what_it_handed_over(
     assert titles[is_first] == "clone `h` before it is saved"
 
 
+@pytest.mark.parametrize(("loop", "is_shown"), [("for _ in range(2):\n", False), ("if True:\n", True)])
+@pytest.mark.parametrize("write", ["w.clamp_(0, 4)", "s = w.clamp_(0, 4).exp()"])
+def test_a_leaf_that_is_trained_stays_the_leaf(tmp_path, write, loop, is_shown):
+    """The next turn would write to a new tensor of its name, whose graph the turn before has freed."""
+    path = tmp_path / "script.py"
+    fixes = with_candidates(
+        reported(path, f"{HEAD}{loop}    {write}\n    (w * 2).sum().backward()\n"), str(path)
+    )
+    assert any("w = w." in (fix.diff or "") for fix in fixes.findings[0].fixes) is is_shown
+
+
 @pytest.mark.parametrize(("kept", "is_said"), [("h", True), ("h.sum()", False)])
 def test_the_edit_of_a_write_to_what_a_list_collects_is_first(tmp_path, kept, is_said):
     """A copy for backward would leave all items of the list the same tensor."""
