@@ -12,7 +12,6 @@ import os
 import sys
 from importlib.machinery import SourceFileLoader
 from types import CodeType
-from typing import Any
 
 from ._job import Job
 from ._probes import instrumented
@@ -26,7 +25,7 @@ def install(job: Job) -> None:
     """
     copy = job.at.copy
     compiled_here = {write.path for write in job.probes} | job.texts.keys()
-    original: Any = SourceFileLoader.get_code
+    original = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
         """Return the code of a module from its edited text, from the copy, or as usual."""
@@ -34,10 +33,8 @@ def install(job: Job) -> None:
         own = copy.here(os.path.abspath(name))
         # Files in a copy are compiled here, because code from Python's cache would get the copy's path;
         # probed ones, because it would have no probes.
-        if own == os.path.abspath(name) and os.path.realpath(own) not in compiled_here:
-            code: CodeType | None = original(loader, fullname)
-            return code
-        return _code(job, own, loader, name)
+        is_usual = own == os.path.abspath(name) and os.path.realpath(own) not in compiled_here
+        return original(loader, fullname) if is_usual else _code(job, own, loader, name)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     for path, text in job.texts.items():

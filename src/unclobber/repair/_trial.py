@@ -21,6 +21,7 @@ from .proof import Runner
 NO_GRADIENTS = "there is no gradient other than zero to compare"
 NO_BACKWARD = "no backward call was seen to compare (those of torch.func are not)"
 _NO_END = "it does not come to an end under guard"
+_TOO_LONG = "it runs longer than {:g} seconds"
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,6 @@ class Trial:
         self._look_at_ends(first, again)
         return ""
 
-    @property
-    def _too_long(self) -> str:
-        return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
-
     def _again(self, reference: Reference) -> Ran:
         job = self._guarded({}, reference.interpretations)
         against = Against(reference.file, exactly=True)
@@ -126,7 +123,7 @@ class Trial:
         others = [entry for entry in again.at_end or () if not entry.slots]
         unequal = [entry for entry in others if not entry.plain]
         if first.too_long or again.too_long:
-            self.not_to_end = self._too_long
+            self.not_to_end = _TOO_LONG.format(self.runner.seconds_to_end)
         elif first.lacks_input:
             self.not_to_end = "it asks for input"
         elif again.at_end is None:
@@ -170,5 +167,5 @@ class Trial:
         if self.not_to_end:
             return self.not_to_end
         if reference.too_long or ran.too_long:
-            return self._too_long
+            return _TOO_LONG.format(self.runner.seconds_to_end)
         return "" if ran.at_end is not None else "only the best way is run to its end"

@@ -12,31 +12,30 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import PACKAGE
-from ._copies import NOWHERE, Filler, copy_for
+from ._copies import NOWHERE, Copy, Filler, copy_for
 from ._job import INTERRUPTED, Ended, Job, Ran, Surroundings
 from .project import root_of
 
 
+@dataclass(eq=False)
 class Runner:
-    """A driver process, started on the first run, with time limits of a run and of one to its end."""
+    """A driver process, which the ``with`` statement starts, with time limits of a run and one to its end."""
 
-    def __init__(self, timeout: float = 120.0, seconds_to_end: float = 60.0) -> None:
-        """Start without a process; the ``with`` statement makes the folder and starts it."""
-        self.timeout = timeout
-        self.seconds_to_end = seconds_to_end
-        self.runs = 0
-        self.reads: set[str] | None = set()
-        """The files that the runs have read, but no temporary ones; None if some may be unknown."""
-        self.copy = NOWHERE  # the copy of the program's folder, from the first run on
-        self._copied_for = ("", "")
-        self._filler = Filler(NOWHERE)
-        self._process: subprocess.Popen[str] | None = None
-        self._input = -1
-        self._folder: str | None = None
+    timeout: float = 120.0
+    seconds_to_end: float = 60.0
+    runs: int = 0
+    reads: set[str] | None = field(default_factory=set)
+    """The files that the runs have read, but no temporary ones; None if some may be unknown."""
+    copy: Copy = NOWHERE  # the copy of the program's folder, from the first run on
+    _copied_for: tuple[str, str] = ("", "")
+    _filler: Filler = field(default_factory=lambda: Filler(NOWHERE))
+    _process: subprocess.Popen[str] | None = None
+    _input: int = -1
+    _folder: str | None = None
 
     def __enter__(self) -> Runner:
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
