@@ -5,18 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from itertools import pairwise
 
 from ..model import Finding
 from ._candidate import Candidate
-from ._syntax import arguments_of, calls, flat, parameters_of, parse, root_place, targets_of, walk
+from ._syntax import arguments_of, calls, parameters_of, parse, root_place, walk
 from .fixers import FIXERS, Fixer
-from .fixers._aliases import read_later
 from .fixers._fresh import collected_in, detached_from, may_be_part
 from .fixers._inplace import written_by
 from .fixers._needless import with_fewer_copies
 from .fixers._sites import callers, is_unrecorded, write_statements
 from .fixers.clone_target import targets
+from .fixers.out_of_place import is_read_outside
 from .project import Project
 
 IsEnd = Callable[[Candidate], bool]  # whether the finding is gone with a candidate
@@ -53,20 +52,18 @@ def shown(finding: Finding, project: Project, is_end: IsEnd, *, by_write: bool) 
 
 
 def _is_read_by_callers(finding: Finding, project: Project) -> bool:
-    """Return whether a caller may still read a tensor that it handed to the function which writes to it, by
-    another name than the result's."""
-    places: list[ast.expr] | None = None
-    for (_, source, at), (_, outer, call) in pairwise(callers(project, *finding.writes)):
-        function = source.function(at)
-        names = parameters_of(function) if function else []
-        written = map(source.code, targets(source, at) if places is None else places)
-        numbers = [names.index(name) - (names[0] == "self") for name in written if name in names]
-        made = [arguments_of(node) for node in walk(call) if isinstance(node, ast.Call)]
-        given = (part for some in made for number in numbers for part in some[number : number + 1])
-        places = [place for part in given if (place := root_place(part))]
-        bound = {outer.code(part) for target in targets_of(call) for part in flat(target)}
-        read = (outer.code(place) not in bound and read_later(outer, call, place) for place in places)
-        if not isinstance(call, ast.Return) and any(read):
+    """Return whether a call of the function that writes hands it a tensor that is read outside of the call:
+    any call by its name in the callers' files; if there is none, as of ``forward``, one of the caller's."""
+    (_, source, at), *above = callers(project, *finding.writes)
+    if (function := source.function(at)) is None:
+        return False
+    names, written = parameters_of(function), map(source.code, targets(source, at))
+    numbers = [names.index(name) - (names[0] == "self") for name in written if name in names]
+    made = [(of, call) for of in {of for _, of, _ in above} for call in calls(of.tree, {function.name})]
+    near = ((of, call) for _, of, at in above[:1] for call in walk(at) if isinstance(call, ast.Call))
+    for of, call in made or near:
+        parts = (part for number in numbers for part in arguments_of(call)[number : number + 1])
+        if any(is_read_outside(of, call, place) for place in map(root_place, parts) if place):
             return True
     return False
 

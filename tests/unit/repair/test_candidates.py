@@ -397,9 +397,11 @@ def rescale(h):
     high = h.amax()
     return h.sub_(low).div_(high - low)
 
-class Both:
-    def of(self, t):
-        return rescale(t), rescale(t * 2)
+class Rescale(torch.nn.Module):
+    def forward(self, h):
+        low = h.amin()
+        high = h.amax()
+        return h.sub_(low).div_(high - low)
 """
 )
 
@@ -408,12 +410,14 @@ class Both:
     ("calls", "is_first"),
     [
         ("a = w * 2\nh = rescale(a)\n(h.sum() + a.sum())", False),
-        ("a = w * 2\nh, _ = Both().of(a)\n(h.sum() + a.sum())", False),
+        ("a = w * 2\nh = Rescale()(a)\n(h.sum() + a.sum())", False),
+        ("a = w * 2\nh = rescale(a) + a\nh.sum()", False),
+        ("def run(a):\n    return rescale(a), a.sum()\nh = rescale(w * 2)\nh.sum()", False),
         ("a = w * 2\na = rescale(a)\n(a.sum() + a.exp().sum())", True),
         ("a = w * 2\nh = rescale(a)\nh.sum()", True),
     ],
 )
-def test_the_edit_of_a_write_is_second_where_a_caller_reads_what_it_handed_over(tmp_path, calls, is_first):
+def test_the_edit_of_a_write_is_second_where_a_caller_reads_what_it_hands_over(tmp_path, calls, is_first):
     """By another name than the result's: it reads what is written, which a new tensor would hide from it."""
     path = tmp_path / "script.py"
     report = with_candidates(reported(path, f"{RESCALE}{calls}.backward()\n"), str(path))

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from ...model import Finding, Site
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import Source, flat, is_place, walk
+from .._syntax import Source, flat, is_place, targets_of, walk
 from ..project import Project
-from ._aliases import can_bind, held_elsewhere, is_element, is_local_to, shared_name
+from ._aliases import can_bind, held_elsewhere, is_element, is_local_to, read_later, shared_name
 from ._fresh import is_fresh
 from ._inplace import in_place, receiver, uses_result, written_by
 from ._sites import steps_along_gradient, write_statements
@@ -119,7 +119,7 @@ def _with_its_name(
         return source.replaced({call: plain}), "", is_shared
     is_shared = held_elsewhere(source, statement, written)
     is_read = can_bind(source, statement, written)
-    if not is_read and not _is_read_outside_call(source, statement, call, name):
+    if not is_read and not _is_read_around(source, statement, call, name):
         return source.replaced({call: value}), "", is_shared
     if isinstance(statement, ast.Assign) and statement.value is call:
         named = name in map(source.code, statement.targets)
@@ -137,7 +137,17 @@ _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 _PERHAPS = (*_SCOPES, ast.IfExp, ast.BoolOp, ast.Compare)  # a part may not run, or runs more than once
 
 
-def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, name: str) -> bool:
+def is_read_outside(source: Source, call: ast.Call, place: ast.expr) -> bool:
+    """Return whether a place that a call is handed may be read in the call's statement outside of it, or
+    later by a name that the statement doesn't bind."""
+    statement, name = next(source.statements_round(call)), source.code(place)
+    bound = {source.code(part) for target in targets_of(statement) for part in flat(target)}
+    is_left = not isinstance(statement, ast.Return) and name not in bound
+    is_read = is_left and read_later(source, statement, place)
+    return is_read or _is_read_around(source, statement, call, name)
+
+
+def _is_read_around(source: Source, statement: ast.AST, call: ast.Call, name: str) -> bool:
     """Return whether the statement reads a place outside of the call, too: ``h.relu_() + h``."""
     own = set(walk(call))
     return any(
