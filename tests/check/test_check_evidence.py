@@ -470,6 +470,28 @@ def test_a_chain_whose_parts_its_arguments_choose():
     assert found_in(body.format(last=", activation=None"), all_rules=True) == []
 
 
+@pytest.mark.parametrize(("default", "count"), [("nn.ReLU()", 1), ("nn.Sigmoid()", 1), ("nn.SiLU()", 0)])
+def test_a_module_that_is_the_default_of_an_argument(default, count):
+    """Callers mostly leave it, so that its class is known: ``Wav2VecSemantic.py`` of corti."""
+    body = f"""
+    class Context(nn.Module):
+        def __init__(self, activation):
+            super().__init__()
+            self.conv, self.activation = nn.Conv1d(4, 4, 1), activation
+        def forward(self, x):
+            y = self.activation(self.conv(x))
+            y += x
+            return y
+    class Net(nn.Module):
+        def __init__(self, activation={default}):
+            super().__init__()
+            self.context = Context(activation)
+        def forward(self, x):
+            return self.context(x)
+    """
+    assert len(found_in(body)) == count
+
+
 TABLE = """
     ACTIVATIONS = {{"relu": nn.ReLU, "gelu": nn.GELU}}
     class Layer(nn.Module):

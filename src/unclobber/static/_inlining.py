@@ -208,7 +208,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
         value = run.evaluate(default, FlowState())
         # What callers mostly leave as it is: `act_layer=nn.GELU`, `act_cfg=dict(type="ReLU")`.
         is_config = value.kind == "sequence" and "type" in value.data
-        if is_config or value.kind in ("library", "class", "function"):
+        if is_config or value.kind in ("library", "class", "function", "module"):
             return value
     text = ast.unparse(argument.annotation) if argument.annotation else ""
     if cls := run.index.network(text):
