@@ -1312,3 +1312,27 @@ def test_an_attribute_that_an_object_names_data(made, count):
         memory.data.square().sum().backward()
     """
     assert [code for code, *_ in found_in(dedent(body))] == ["UC301"] * count
+
+
+@pytest.mark.parametrize(("last", "count"), [('"b"', 1), ("_", 0)])
+def test_what_follows_cases_that_all_return(last, count):
+    """It is reached if none of them matches."""
+    body = f"""
+    def update(net, optimizer, x, kind):
+        first = net(x).mean()
+        match kind:
+            case "a":
+                return None
+            case {last}:
+                return first
+        loss = net(x).mean()
+        loss.backward()
+        optimizer.step()
+        first.backward()
+    def train(loader):
+        net = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x in loader:
+            update(net, optimizer, x, "c")
+    """
+    assert len(found_in(dedent(body))) == count

@@ -158,9 +158,12 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
 
 @follows(ast.Match)
 def _match(run: FileRun, node: ast.Match, state: FlowState) -> FlowState:
-    """Interpret each case, whatever its pattern, and merge them."""
+    """Interpret each case, whatever its pattern, and merge them; if all leave, none may have matched."""
     run.evaluate(node.subject, state)
-    return reduce(merge, [run.execute(case.body, state.copy()) for case in node.cases])
+    merged = reduce(merge, [run.execute(case.body, state.copy()) for case in node.cases])
+    last = node.cases[-1]
+    is_any = isinstance(last.pattern, ast.MatchAs) and not (last.pattern.pattern or last.guard)  # `case _`
+    return state if merged.dead and not is_any else merged
 
 
 def _leave_behind(
