@@ -306,6 +306,7 @@ CODES: dict[str, Code] = {
         advice="Clone the tensor before the write.",
         bare_fact="a tensor of which several elements share memory was to be written in place",
         summary="{write} writes to an expanded tensor[, made at {saved}]",
+        summaries={"input": "{write} writes to memory that it still reads"},
         refusals=(
             Refusal(
                 "more than one element of the written-to tensor refers to a single memory location",

@@ -64,6 +64,13 @@ def test_an_input_that_is_overwritten_unmarked():
     )
 
 
+def test_an_input_that_shares_the_written_memory():
+    """Nothing is expanded there."""
+    assert summary_line(dataclasses.replace(PLAIN, code="UC207", variant="input")) == (
+        "SUMMARY: UC207 overlapping-memory train.py:14 writes to memory that it still reads"
+    )
+
+
 def test_a_story_that_could_not_be_told_takes_the_usual_words():
     """That its role and its place are not known says nothing of what the Function did."""
     saved = dataclasses.replace(PLAIN.saved, site=None, role=None)
