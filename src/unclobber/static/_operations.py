@@ -150,8 +150,6 @@ class _Applied:
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)
-        if self.state.mode:
-            return Grad.NO
         sure = any(self.state.is_sure(reader) for reader in readers if reader.grad == grad)
         return Grad.MAYBE if grad == Grad.YES and not sure else grad
 
@@ -167,18 +165,14 @@ class _Applied:
                     items.append(self.run.tensor(Grad.NO, integer=True))
                 else:
                     items.append(result._replace(places=self.run.new_place()))
-                    self._save_result(role, items[-1], self.grad)
+                    self._save_result(role, items[-1])
             return sequence(tuple(items), "tuple")
-        grad = self.grad
-        if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
-            # `max` of one argument, or along a dimension: the overload isn't known
-            grad = min(grad, Grad.MAYBE)
-        self._save_result(returns[0], result, grad)
+        self._save_result(returns[0], result)
         return result
 
-    def _save_result(self, role: str, value: Value, grad: Grad) -> None:
+    def _save_result(self, role: str, value: Value) -> None:
         if (is_sure := self.forms.results.get(role)) is not None:
-            self._save(value, "result", grad if is_sure else min(grad, Grad.MAYBE))
+            self._save(value, "result", self.grad if is_sure else min(self.grad, Grad.MAYBE))
 
 
 def _divides(shape: Sequence[Value]) -> bool:
