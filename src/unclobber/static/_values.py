@@ -234,12 +234,11 @@ def join(a: Value, b: Value | None) -> Value:
     # What stands for an argument that is None: `norm_layer = nn.BatchNorm2d`, as a default would.
     if {a.kind, b.kind} == {"library", "unknown"} and a.given is not b.given:
         return a if a.kind == "library" else b
-    same = _join_alike(a, b) if a.kind == b.kind else None
-    return _join_tensors(a, b) if same is None else same
+    return _join_alike(a, b) if a.kind == b.kind and not a.may_be_tensor else _join_tensors(a, b)
 
 
-def _join_alike(a: Value, b: Value) -> Value | None:
-    """Return the join of two values of one kind; None for tensors and unknown values."""
+def _join_alike(a: Value, b: Value) -> Value:
+    """Return the join of two values of one kind, which are no tensors."""
     if a.kind == "sequence":
         if a.data == b.data and len(a.items) == len(b.items):
             return a._replace(items=tuple(map(join, a.items, b.items)))
@@ -263,8 +262,6 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return _join_modules(a, b)
     if a.kind == "library" and a.data != b.data:  # any one of them: an argument chooses an activation
         return a._replace(data="", items=(*(a.items or [a]), *(b.items or [b])))
-    if a.may_be_tensor:
-        return None
     if a.kind == "plain":
         return PLAIN
     return a if a.data == b.data else a._replace(owners=a.owners | b.owners)
