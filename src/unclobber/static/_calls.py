@@ -15,7 +15,7 @@ from ._names import is_copy
 from ._operations import operation, unknown_result
 from ._state import FlowState, alternatives
 from ._torch_calls import optimizer, torch_call
-from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Value, join, sequence, turn_from
+from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Value, sequence, shared, turn_from
 from ._writes import SAVES_NO_RESULT, given_to_unread
 
 
@@ -254,9 +254,7 @@ def _abs(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 
 @transfers("builtin", "sum max min")
 def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    element = None
-    for part in (part for value in call.values for part in value.parts):
-        element = join(part, element)
+    element = shared(tuple(part for value in call.values for part in value.parts))
     if element is None or not element.may_be_tensor:
         return element
     return element._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
