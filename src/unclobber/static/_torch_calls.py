@@ -184,7 +184,7 @@ def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return result
     if bare == "einsum" and len(parts := [part for value in call.values[1:] for part in value.parts]) == 2:
         return operation(run, state, "bmm", parts, call.node, torchs=True)  # each is saved for the other
-    if table.knows(bare) or table.overloads(bare, functional=functional):
+    if table.knows(bare):
         return operate(call.values, keywords=call.keywords, operands=call.nodes)
     return _unknown(run, call, state, functional=functional)
 

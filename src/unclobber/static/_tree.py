@@ -87,7 +87,7 @@ class SourceTree:
         known = defaultdict(list)
         for path, run in self.runs.items():
             for each in run.suspicions.values():
-                spans = [span for span in (each.span, each.write, each.freed) if span]
+                spans = [span for span in (each.span, each.freed) if span]
                 for place in {(path, s.line) for s in spans} | {s.inner[:2] for s in spans if s.inner}:
                     known[place].append(each)
         return known

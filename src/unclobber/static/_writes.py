@@ -69,7 +69,7 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     certain = min(saved.grad, Grad.MAYBE) if state.quiet else saved.grad
     # What is saved through `.data` has a version counter of its own (`algorithms.py` of causal-balancing).
     of = value if value.data == "data" else PLAIN
-    kept = SaveEffect(of, *saved[1:5], certain, saved.operand, state.guards, value.places)
+    kept = saved._replace(value=of, grad=certain, guards=state.guards, places=value.places)
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -384,7 +384,7 @@ def updated(
 
 
 def _concerned(owners: frozenset[str], reached: frozenset[str]) -> frozenset[str]:
-    return frozenset(owner for owner in owners if any(concerns(known, {owner}) for known in reached))
+    return frozenset(owner for owner in owners if concerns(owner, reached))
 
 
 def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round

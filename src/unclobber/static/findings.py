@@ -88,7 +88,7 @@ def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
         saved=_save(suspicion, source), writes=_writes(suspicion, source),
         needed=Need(source.site(suspicion.needed)) if suspicion.needed is not None else None,
         freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
-        fixes=(Fix(advice, general=True),) if advice else (),
+        fixes=(Fix(advice, general=True),),
         labels=tuple((place, text.format(**words)) for place, text in labels.items() if text),
         confidence="high" if high else "medium",
     )  # fmt: skip
