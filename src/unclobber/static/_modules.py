@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._attributes import attribute
 from ._engine import FileRun
-from ._index import FUNCTION, MODULE, FunctionNode, home_of, is_a, method_of, unparsed
+from ._index import MODULE, FunctionNode, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -87,8 +87,7 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
     # What has a `forward` and no `__call__` gets that from a base which isn't read: mmcv's `BaseModule`.
     name = "__call__" if method_of(cls, "__call__") and not is_a(cls, MODULE) else "forward"
     method = method_of(cls, name)
-    # A Function's `forward` records nothing (`masklayer.py` of 3neutronstar's knowledge-distillation).
-    if method is not None and run.depth < DEEPEST and run.follows(method) and not is_a(cls, FUNCTION):
+    if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, given.values, given.keywords, module)
         return _used(run, state, result, module, given) if name == "forward" else result
     chain = attribute(run, module, ANY, state, given.node) if method is None else None
