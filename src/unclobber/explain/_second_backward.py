@@ -182,10 +182,9 @@ class _SecondBackward:
         all of ``state`` by name."""
         for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
             if all(_value(name, live_frame.frame) is value for name, value in state.items()):
-                code = live_frame.code
                 located = live_frame.at.located()
                 line = None if located is None else located.statement.end_lineno
-                return Frame(live_frame.at.path, line or live_frame.at.line, code.co_qualname)
+                return Frame(live_frame.at.path, line or live_frame.at.line, live_frame.code.co_qualname)
         return None
 
 
@@ -216,7 +215,7 @@ HiddenState = Mapping[str, Any]
 
 
 def _set_by_statement(stack: Stack, live_frames: Sequence[LiveFrame]) -> HiddenState:
-    """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
+    """Return the variables that the operation reads and its statement sets: ``h`` in ``h = f(x, h)``.
 
     If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
     Only functions that are still running count, because others set their variables again at the next call.
@@ -227,7 +226,8 @@ def _set_by_statement(stack: Stack, live_frames: Sequence[LiveFrame]) -> HiddenS
         located = None if live_frame is None or is_library(code) else Instruction(code, lasti).located()
         if live_frame is None or located is None:
             continue
-        state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
+        names = _read_and_set(located.statement, located.node)
+        state = {name: _value(name, live_frame.frame) for name in names}
         if own is None or code is not own.code:
             state = {name: value for name, value in state.items() if _graph_attribute.tensors(value)}
         if state:
@@ -315,15 +315,13 @@ _CUTS = frozenset({"detach", "data"})
 """Attributes that return a tensor without its graph (tied_one_of_two_the_other_is_cut_already.py)."""
 
 
-def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
-    """Return the variables and attributes that an assignment both reads and sets, in its order."""
-    stored = _set(statement)
-    if not isinstance(statement, ast.Assign):
-        return tuple(stored)
-    parts = list(ast.walk(statement.value))
+def _read_and_set(statement: ast.stmt, part: ast.AST | None = None) -> tuple[str, ...]:
+    """Return the variables and attributes that an assignment sets and reads, in ``part`` if that is given."""
+    whole = statement.value if isinstance(statement, ast.Assign) else statement
+    parts = list(ast.walk(part or whole))
     cut = [id(part.value) for part in parts if isinstance(part, ast.Attribute) and part.attr in _CUTS]
     read = {ast.unparse(p) for p in parts if isinstance(p, (ast.Name, ast.Attribute)) and id(p) not in cut}
-    return tuple(name for name in stored if name in read)
+    return tuple(name for name in _set(statement) if name in read)
 
 
 def _set(node: ast.stmt | ast.expr) -> dict[str, None]:

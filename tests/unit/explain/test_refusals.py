@@ -191,6 +191,16 @@ def test_the_operation_that_saved_only_a_number_is_found(again, tmp_path):
     assert (finding.code, finding.saved.site.line) == ("UC301", 3)
 
 
+@pytest.mark.parametrize("added", ["loss = loss + a.square().sum()", "loss += a.square().sum()"])
+def test_a_loss_that_each_turn_makes_does_not_tie_its_graph_to_the_last(added, tmp_path):
+    """`a` was computed once; the statement sets `loss`, but the operation on `a` does not read it."""
+    program = "w = torch.ones(3, requires_grad=True)\na = w.exp()\nfor _ in range(2):\n"
+    program += f"    loss = (a * 2).sum()\n    {added}\n    loss.backward()\n"
+    finding = run_watched(program, tmp_path).finding
+    assert (finding.code, finding.fixes[0].code) == ("UC301", None)
+    assert finding.fixes[0].title == "compute it anew for each backward, inside the loop"
+
+
 # --- whose error it is ----------------------------------------------------------------------------
 
 SENTENCE = "a leaf Variable that requires grad is being used in an in-place operation."

@@ -87,9 +87,7 @@ def judge(evidence: FreedEvidence) -> Finding:
     joined = evidence.joined.site if is_shown and evidence.joined is not None else None
     states = listing([f"`{name}`" for name in evidence.hidden_state])
     cached = evidence.cached if link == "operation" else None
-    cut = _cut(evidence)
-    if not cut and link == "state":
-        cut = " where an iteration begins"
+    cut = _cut(evidence) or (" where an iteration begins" if link == "state" else "")
     names = {
         "what": _what(saved),
         "by": "is freed already" if freed is None else f"backward {freed.nth} freed",
