@@ -43,10 +43,8 @@ def writes(state: SaveState, ledger: Ledger, names: ProgramNames) -> tuple[Write
     folded: dict[Any, Write] = {}
     version = state.saved.version
     history = ledger.history(state.saved)
-    if any(event.stack for event, _ in history):
-        # A collective is seen in the program's thread and again in a library's own thread, which has no
-        # stack.
-        history = [entry for entry in history if entry[0].stack]
+    # A collective is seen in the program's thread and again in a library's own thread, which has no stack.
+    history = [entry for entry in history if entry[0].stack] or history
     counters = ledger.counters(state.saved, [event for event, _ in history]) if state.moved else None
     for nth, (event, overlaps) in enumerate(history):
         site = resolve(event.stack)
@@ -67,7 +65,9 @@ def writes(state: SaveState, ledger: Ledger, names: ProgramNames) -> tuple[Write
                 count=earlier.count + event.count,
             )
         version = after
-    return tuple(folded.values())
+    written = [write.site for write in folded.values() if not write.shape_only]
+    # `torch.randn(3, out=x)` resizes `x`, mostly to the size that it has, before it fills it.
+    return tuple(w for w in folded.values() if not w.shape_only or w.site is None or w.site not in written)
 
 
 def _write(

@@ -54,6 +54,18 @@ def test_a_harmless_write(write, how):
     assert finding.harmless
 
 
+def test_an_operation_that_resizes_what_it_fills_is_one_write():
+    """`randn(out=)` resizes first, which moves no counter; torch sees the write."""
+    w, noise = torch.ones(3, requires_grad=True), torch.zeros(3)
+    with unclobber.watch():
+        loss = (w * noise).sum()
+        torch.randn(3, out=noise)
+        with pytest.raises(unclobber.InplaceError) as refused:
+            loss.backward()
+    (write,) = refused.value.finding.writes
+    assert (write.operation, write.bumps_version) == ("normal_", True)
+
+
 def test_the_same_line_may_change_values_when_it_runs_again():
     """To normalize a weight changes nothing while its norm is one, and everything after a step."""
 
