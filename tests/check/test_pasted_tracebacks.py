@@ -814,6 +814,14 @@ def test_a_refused_write_behind_a_cut_is_not_the_last_frame(answer):
     assert lines_of(answer(f"{frame}{refusal}", t=source))[0] == [7]
 
 
+def test_a_view_that_is_read_after_its_base_was_written_is_no_write(answer):
+    """torch refuses the use of such a view, which may be backward's."""
+    source = "def run(w):\n    c = w * 1\n    a, b = c\n    r = a * b\n    c -= r\n    c.sum().backward()\n"
+    refusal = "Output 0 of Unbind is a view and its base or another view of its base has been modified"
+    text = f'  File "t.py", line 6, in run\n    c.sum().backward()\n{refusal} inplace.'
+    assert lines_of(answer(text, t=source)) == [[5]]
+
+
 def test_a_refusal_without_frames_is_confident_if_one_write_is_such(answer):
     source = "def mean(image):\n    for t in image.unbind(0):\n        t.sub_(1)\n"
     refusal = "RuntimeError: Output 0 of UnbindBackward0 is a view and is being modified inplace."
@@ -836,6 +844,19 @@ def test_people_quote_a_line_or_what_they_change_it_to(answer, words, quoted):
     (first, *_) = answer(f"{SENTENCE}\n{words}", model=PYRAMID)["candidates"]
     assert ("the text quotes this line" in first["why"]) == quoted
     assert first["writes"][0]["line"] == 10
+
+
+@pytest.mark.parametrize("more", ["", "It is slow.\n (Triggered internally at a.cpp:8.)\n"])
+def test_a_line_that_a_warning_quotes_is_not_quoted_by_a_person(answer, more):
+    """Python prints the line that warned below the warning, as vmap's of an operation without a rule."""
+    warned = f"/home/u/model.py:10: UserWarning: no batching rule\n{more}  history[0:2] += 1\n"
+    frame = '  File "/home/u/model.py", line 10, in forward\n    history[0:2] += 1\n'
+    saved = (
+        f"/lib/graph.py:9: UserWarning: Error detected in AddBackward0. Traceback of forward call:\n{frame}"
+    )
+    for text in (warned, saved):
+        (first, *_) = answer(text + SENTENCE, model=PYRAMID)["candidates"]
+        assert not any(reason.startswith("the text") for reason in first["why"])
 
 
 def test_a_write_after_the_save_of_the_pasted_frames_is_likelier(answer):

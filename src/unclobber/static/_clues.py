@@ -41,6 +41,11 @@ _LINE = re.compile(
 )
 """A file and line in words, or in a link: `net.py#L12-L14`, `net.py, line 12`."""
 
+_QUOTED = re.compile(
+    r'File ".*\n.*|^.*:\d+: \w*Warning: .*\n(?:(?! {2}|Traceback).*\n){0,3} {2}(?!File).*', re.M
+)
+"""A frame, or a warning, with the line of the source that Python prints below it."""
+
 
 class Clue(NamedTuple):
     """Points for or against a place, and the reason in words; empty if it needs none."""
@@ -57,7 +62,8 @@ class Context:
         """Find the frames in the tree."""
         self.pasted = pasted
         self.tree = tree
-        self.is_refused = pasted.kind not in ("saved", "second_backward", None)  # raised at the write
+        self.is_refused = pasted.kind not in ("saved", "second_backward", None) and not pasted.is_late
+        """Whether the error was raised at the write."""
         self.needed: list[FramePlace] = []
         for scope, at in tree.located(pasted.frames):
             near = [a for a, name, *_ in scope.calls if a == at or (name == "backward" and abs(a - at) < 13)]
@@ -69,7 +75,7 @@ class Context:
         frames = *pasted.forward, *pasted.frames
         self.own = [frame for frame in frames if not frame.is_library or tree.located([frame])]
         """The program's own frames, those of the failure last."""
-        self.words = re.sub(r'File "[^\n]*\n[^\n]*', "", pasted.text)
+        self.words = _QUOTED.sub("", pasted.text)
         self.said = _LINE.findall(self.words)
         self.quotes = re.sub(r"\s", "", self.words)
         files = [tree.files_of(PastedFrame(name, 0)) for name in re.findall(r"[\w./-]+\.py\b", self.words)]
@@ -164,9 +170,10 @@ def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
 def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
     """torch refuses a write to a leaf or view at the line itself."""
     kind, places = context.pasted.kind, context.needed
-    if kind is None or not context.is_refused:
+    if kind in ("saved", "second_backward", None):
         return
-    if places and places[-1].scope.path == site.path and site.line <= places[-1].line <= site.end_line:
+    last = places[-1] if places and context.is_refused else None
+    if last is not None and last.scope.path == site.path and site.line <= last.line <= site.end_line:
         points = 3.0 if context.pasted.is_cut and not site.how else 14.0
         yield Clue(points, "the last frame of the tree is this line")
     if known := [each.confidence for each in context.suspicions(site) if each.rule in RULES[kind]]:
