@@ -41,9 +41,7 @@ _LINE = re.compile(
 )
 """A file and line in words, or in a link: `net.py#L12-L14`, `net.py, line 12`."""
 
-_QUOTED = re.compile(
-    r'File ".*\n.*|^.*:\d+: \w*Warning: .*\n(?:(?! {2}|Traceback).*\n){0,3} {2}(?!File).*', re.M
-)
+_QUOTED = re.compile(r'File ".*\n.*|^.*:\d+: \w*Warning: .*\n(?:(?! {2}).*\n){0,3} {2}(?!File).*', re.M)
 """A frame, or a warning, with the line of the source that Python prints below it."""
 
 
@@ -99,7 +97,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
         reason = f"version {pasted.expected} when it was saved: written before, as parameters are by steps"
         filled, saved = site.path in context.filled, CheckRule.SAVED in rules
         step = Clue(4.0 - (site.kind == "load"), reason, -filled)
-        yield step if is_update else Clue(-3.0 * (not saved), "", saved - 1)
+        yield step if is_update else Clue(0.0, "", saved - 1)
     else:
         yield Clue(-6.0, "", -1) if is_update else Clue(2.0)
     if site.how == "forward":
