@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Container, Iterator, Sequence
 
 from .._syntax import Source, calls, flat, is_place, is_small, method_call, names_in, targets_of, walk
@@ -12,15 +13,20 @@ def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | No
     return next((body.index(above) for above in (node, *source.all_above(node)) if above in body), None)
 
 
+def lines_before(source: Source, loop: ast.AST, node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the lines above a node, in its block or in one round it, that run before it in a loop's turn."""
+    inside = itertools.takewhile(lambda at: at is not loop, source.statements_round(node))
+    return (line for at in inside for line in source.block(at)[: source.block(at).index(at)])
+
+
 def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
     """Yield the values that a place gets, also ``xs[-1]`` by ``xs.append(value)``."""
     for small in source.smalls:
-        if isinstance(small, ast.Assign) and place in map(source.code, small.targets):
-            yield small.value
-        call = getattr(small, "value", None)
-        filled = method_call(call, "append")
-        if call is not None and filled is not None and place == f"{source.code(filled)}[-1]":
-            yield from call.args
+        match small:
+            case ast.Assign(targets, value) if place in map(source.code, targets):
+                yield value
+            case ast.Expr(ast.Call(ast.Attribute(xs, "append"), new)) if place == f"{source.code(xs)}[-1]":
+                yield from new
 
 
 def fills(source: Source, statement: ast.AST, place: ast.expr) -> bool:
@@ -46,6 +52,11 @@ def reads(node: ast.AST) -> set[str]:  # all but plain targets of its assignment
     # `x[i] = v` reads x; a plain target is only written.
     parts = [target for target in node.targets if not isinstance(target, ast.Name | ast.Tuple)]
     return set().union(*map(names_in, [node.value, *parts]))
+
+
+def bound_by(source: Source, *statements: ast.AST) -> set[str]:  # as code, by themselves
+    targets = (target for statement in statements for target in targets_of(statement))
+    return {source.code(part) for target in targets for part in flat(target)}
 
 
 def binds(node: ast.AST) -> set[str]:
@@ -91,7 +102,7 @@ def forward_slice(
 def _makes_weights(source: Source, statements: list[ast.stmt]) -> bool:
     """Return whether some statements make a module, a parameter or an optimizer: what is trained would be
     other weights each time that they run."""
-    made = {source.code(part) for line in statements for target in targets_of(line) for part in flat(target)}
+    made = bound_by(source, *statements)
     scope = source.function(statements[0]) if statements else None
     called = [node for node in walk(scope or source.tree) if isinstance(node, ast.Call)]
     owners = [owner for call in called for owner in (call.func, method_call(call, *_OF_WEIGHTS)) if owner]

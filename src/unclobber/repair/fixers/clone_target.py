@@ -70,8 +70,7 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
         names = " and of ".join(f"`{name}`" for name in dict.fromkeys(map(source.code, arguments)))
         text = source.replaced({argument: f"{source.code(argument)}.clone()" for argument in arguments})
         title = f"hand a copy of {names} to `{function}`"
-        shared = ""
-        for argument in arguments:
-            later = can_bind(source, statement, argument)
-            shared = shared or (source.code(argument) if later else shared_name(source, statement, argument))
+        later = (source.code(argument) for argument in arguments if can_bind(source, statement, argument))
+        held = (shared_name(source, statement, argument) for argument in arguments)
+        shared = next(filter(None, (*later, *held)), "")
         yield Candidate(title, {path: text}, shared_name=shared, guess=True)

@@ -8,7 +8,6 @@ directly behind the backward, or where the state is assigned behind that. States
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
 from ..project import Project
-from ._blocks import assigned_to
+from ._blocks import assigned_to, bound_by, lines_before
 from ._inplace import without
 from ._sites import callers
 from .keep_graph import two_losses
@@ -136,19 +135,13 @@ def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]
             if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or not _is_read(source, node):
                 continue
             code, newest = source.code(node), f"{source.code(node)}[-1]"
-            if code in carries - own and not _is_bound_before(source, loop, node):
+            before = lines_before(source, loop, node)
+            if code in carries - own and not any(code in _bound(source, line) for line in before):
                 yield code, source.small(node)
             is_method = isinstance(source.parents[node], ast.Attribute)  # `seen.append`
             is_list = newest in carries and code not in carries and not is_method
             if is_list and source.code(_element(source, node)) != newest:
                 yield newest, source.small(node)
-
-
-def _is_bound_before(source: Source, loop: Loop, place: ast.expr) -> bool:
-    """Return whether a line above ``place``, in its block or in one round it, binds it in the same turn."""
-    inside = itertools.takewhile(lambda at: at is not loop, source.statements_round(place))
-    above = (line for at in inside for line in source.block(at)[: source.block(at).index(at)])
-    return any(source.code(place) in _bound(source, line) for line in above)
 
 
 def _is_read(source: Source, place: ast.expr) -> bool:
@@ -171,12 +164,8 @@ def _element(source: Source, place: ast.expr) -> ast.expr:  # `state[0]` for the
 
 
 def _bound(source: Source, block: ast.AST) -> set[str]:
-    codes: set[str] = set()
-    for node in walk(block):
-        codes.update(source.code(part) for target in targets_of(node) for part in flat(target))
-        if (filled := method_call(node, "append")) is not None:
-            codes.add(f"{source.code(filled)}[-1]")
-    return codes
+    filled = filter(None, (method_call(node, "append") for node in walk(block)))
+    return bound_by(source, *walk(block)) | {f"{source.code(place)}[-1]" for place in filled}
 
 
 def is_operand(source: Source, node: ast.expr) -> bool:

@@ -16,7 +16,6 @@ from .._syntax import (
     Function,
     Line,
     Source,
-    arguments_of,
     flat,
     is_attribute_of,
     is_place,
@@ -81,7 +80,7 @@ def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]
                     tensors = list(filter(is_place, flat(node.value)))
                     values |= dict.fromkeys(tensors, source.code(target) if len(tensors) == 1 else "")
             elif isinstance(node, ast.Call) and dotted(node.func) == f"{ctx}.save_for_backward":
-                values |= {v: "" for kept in arguments_of(node) for v in flat(kept) if is_place(v)}
+                values |= dict.fromkeys(filter(is_place, node.args), "")
             for place in targets(source, node) if is_small(node) else ():
                 if is_attribute_of(place, ctx) and _reads_attribute(backward, back, place.attr):
                     name = source.code(place)
