@@ -414,11 +414,12 @@ def is_place(node: ast.AST) -> bool:
 
 def root_place(node: ast.expr) -> ast.expr | None:
     """Return the path of the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``, or None."""
+    views = torch_table().returns_views | torch_table().may_return_view | torch_table().writes_self
     while not is_place(node):
         if isinstance(node, ast.Subscript | ast.Attribute):
             node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            node = node.func.value
+        elif (base := method_call(node, *views)) is not None:
+            node = base
         else:
             return None
     return node

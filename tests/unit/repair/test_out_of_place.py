@@ -45,7 +45,7 @@ TAIL = "use(x, a, b)\n"
         ("y = x.relu_()", "y = x = x.relu()"),
         ("use(x.relu_() if p else x)", "use((x := x.relu()) if p else x)"),
         ("y = F.relu(x.mul_(2), inplace=True)", None),
-        ("return t.mul_(64).round_().div_(64)", "return t.mul(64).round().div(64)"),
+        ("return x.mul_(64).round_().div_(64)", "return x.mul(64).round().div(64)"),
         ("y = torch.add(a, b, out=x)", "y = x = torch.add(a, b)"),
         ("x = x.relu_()", "x = x.relu()"),
         ("x += y; z = 1", "x = x + y; z = 1"),
@@ -57,9 +57,8 @@ def test_before_and_after(before, after):
     indent = "    "
     texts = rewritten(rewrites, f"{HEAD}def f(x):\n{indent}{before}  # <-\n{indent}{TAIL}")
     if after is None:
-        assert [t.splitlines()[4].split("  #")[0].strip() for t in texts] == [
-            "y = F.relu(x.mul_(2))",
-            "x = x.mul(2)",
+        assert [t.splitlines()[4:6] for t in texts] == [
+            [f"{indent}x = x.mul(2)", f"{indent}y = F.relu(x, inplace=True)"]
         ]
     else:
         expected = after.replace("x, b =", "(x, b) =")
@@ -246,12 +245,58 @@ def test_the_first_write_comes_first(proposed):
         ("out = (y := h.relu_()).mean()\nuse(h)\n", "h = h.relu()\nout = (y := h).mean()\nuse(h)\n"),
         ("use(h.mul_(2))  # told\nuse(h)\n", "h = h.mul(2)\nuse(h)  # told\nuse(h)\n"),
         ("out = [t.mul_(2) for t in ts]\nuse(t)\n", "out = [t.mul(2) for t in ts]\nuse(t)\n"),
+        ("out = [h.mul_(2).exp() for a in t]\n", "out = [(h := h.mul(2)).exp() for a in t]\n"),
+        ("y = s['h'].mul_(2)\n", "y = s['h'] = s['h'].mul(2)\n"),
+        ("def f(s):\n    return s.h.mul_(2)\n", "def f(s):\n    s.h = s.h.mul(2)\n    return s.h\n"),
     ],
 )
 def test_in_conditions_and_walruses(proposed, before, after):
     """The names of what was written get the new tensor, in a header, too."""
     call = next(part for part in (".mul_(2)", ".relu_()") if part in before)
     assert proposed(out_of_place, "UC101", before, write=call) == [after]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = h.mul_(a)", ["y = h = h.mul(a)"]),
+        ("outs.append(h.mul_(a).exp())", ["h = h.mul(a)", "outs.append(h.exp())"]),
+        ("if a:\n            y = h.mul_(a)", ["if a:", "    y = h = h.mul(a)"]),
+        ("y = torch.mul(h, a, out=h)", ["y = h = torch.mul(h, a)"]),
+        ("y = torch.mul(a, a, out=h)", ["y = torch.mul(a, a)"]),
+        (
+            "for b in t:\n            h = x.exp()\n            y = h.mul_(a)",
+            ["for b in t:", "    h = x.exp()", "    y = h.mul(a)"],
+        ),
+        ("g, h = h, g.mul_(h)", ["g, h = h, g.mul(h)"]),
+        ("y = x[0].mul_(a)", None),
+    ],
+)
+def test_the_next_turn_reads_what_a_call_has_left(before, after):
+    """A loop's next turn computes with the value that the result's name alone would not keep."""
+    text = f"{HEAD}def f(x, h, g, t):\n    for a in t:\n        {before}  # <-\n"
+    texts = rewritten(rewrites, text)
+    lines = [[line.removeprefix(" " * 8) for line in new.splitlines()[5:]] for new in texts]
+    assert lines == ([after] if after else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("e = d.exp() + d.mul_(2)", "e = d.exp() + (d := d.mul(2))"),
+        ("e = f(d * 1, d.mul_(2))", "e = f(d * 1, (d := d.mul(2)))"),
+        ("e, g = d.exp(), d.mul_(2)", "e, g = d.exp(), (d := d.mul(2))"),
+        ("e = d + d.mul_(2)", "d = d.mul(2)\ne = d + d"),
+        ("e = f(d[0], d.mul_(2))", "d = d.mul(2)\ne = f(d[0], d)"),
+        ("e = f(d[i], d.mul_(2))", None),
+        ("e = f(d, d.exp(), d.mul_(2))", None),
+        ("e = f(lambda: d.mul_(2))", None),
+    ],
+)
+def test_no_write_moves_before_an_earlier_read(before, after):
+    """What the statement computes before the write stays before it; a name alone is read by what follows."""
+    texts = rewritten(rewrites, f"{before}  # <-\nuse(d)\n")
+    assert texts == ([] if after is None else [f"{after}\nuse(d)\n"])
 
 
 def test_a_leafs_name_keeps_its_value_where_the_result_is_meant(proposed):

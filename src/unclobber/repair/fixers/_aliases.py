@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ...syntax import last_name, torch_table
-from .._syntax import For, Function, Loop, Source, flat, is_name, method_call, names_in, targets_of, walk
-from ._blocks import line_in
+from .._syntax import For, Function, Loop, Source, is_name, method_call, names_in, targets_of, walk
+from ._blocks import bound_by, lines_before
 from ._fresh import binding_at, is_empty_container, is_fresh, keeps_nothing
 
 _FACTS = frozenset(
@@ -44,7 +45,9 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
         for node in uses
         if _scope(source, node) is function and (binding := binding_at(source, node)) is not None
     ]
-    sure = [at for at, value in bindings if is_fresh(value, source) and _leads_to(source, at, statement)]
+    above = {*lines_before(source, source.tree, statement)}
+    fresh = [at for at, value in bindings if is_fresh(value, source)]
+    sure = [at for at in fresh if next(source.statements_round(at)) in above]
     if not sure:
         return True  # a parameter, a loop variable or a global: other code has the tensor, too
     since = max(sure, key=source.start)
@@ -125,9 +128,8 @@ def _between(source: Source, since: ast.AST, node: ast.AST, statement: ast.AST) 
     if source.start(since) < source.start(node) < source.start(statement):
         return True
     # A loop round the statement, but not round `since`, runs what stands below before its next turn.
-    first = list(source.all_above(since))
-    again = [loop for loop in source.all_above(statement) if isinstance(loop, Loop) and loop not in first]
-    return any(loop in round_it for loop in again)
+    again = {*source.all_above(statement)} - {*source.all_above(since)}
+    return any(isinstance(above, Loop) and above in again for above in round_it)
 
 
 def _scope(source: Source, node: ast.AST) -> ast.AST | None:
@@ -219,58 +221,52 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 """Methods that put their argument into a container."""
 
 
-def _leads_to(source: Source, node: ast.AST, statement: ast.AST) -> bool:
-    """Return whether a binding surely ran before ``statement``: above it, in its or an enclosing block."""
-    is_above = source.start(node) < source.start(statement)
-    return is_above and line_in(source, statement, source.block(node)) is not None
-
-
 # --- reads of a name ----------------------------------------------------------------------------------
 
 
-def read_later(source: Source, statement: ast.AST, place: ast.expr) -> bool:
-    """Return whether ``place`` may be read after ``statement`` has bound it. If not, an in-place write was
+def read_later(source: Source, node: ast.AST, place: ast.expr, *, is_used: bool = False) -> bool:
+    """Return whether ``place`` may be read after ``node`` has bound it. If not, an in-place write was
     meant for another holder of the tensor, and binding the name would lose it.
 
     Any code may read an attribute. A name counts as read if it occurs later in its function, or in the next
-    turn of a loop round the statement before a line binds it. At module level any function counts, too.
+    turn of a loop round the node before a line binds it: by the node itself only if its result ``is_used``.
+    At module level any function counts, too.
     """
     if not isinstance(place, ast.Name):
         return True
-    name = place.id
-    scope: ast.AST = source.function(statement) or source.tree
-    reach = scope
-    for above in source.all_above(statement):
-        if above is scope:
+    name, function = place.id, source.function(node)
+    if is_used and function is not None and not is_local_to(source, function, name):
+        return True  # by the next call of the function
+    reach: ast.AST = function or source.tree
+    for at, above in pairwise((node, *source.all_above(node))):
+        if isinstance(at, ast.Return):
+            return False
+        if above is function:
             break
-        if isinstance(above, ast.While) and above.test is statement:
-            return True  # the condition itself is evaluated in each turn
-        if isinstance(above, For) and name in names_in(above.target):
-            reach = above  # the loop binds the name in each turn
+        inner, is_lambda = getattr(above, "generators", ()), isinstance(above, ast.Lambda)
+        turns = (part for part in (above, *inner) if isinstance(part, For | ast.comprehension))
+        if (is_lambda and is_local_to(source, above, name)) or any(name in names_in(t.target) for t in turns):
+            reach = above
             break
-        if isinstance(above, Loop) and _read_in_next_turn(source, above, name, statement):
+        if is_used and (inner or is_lambda):
             return True
+        if isinstance(above, Loop):
+            turn = [*above.body, *([above.test] if isinstance(above, ast.While) else [])]
+            own = None if is_used or at not in above.body else node  # the condition is evaluated in each turn
+            for read in (read for part in turn for read in _reads(source, part, name, own)):
+                if name not in bound_by(source, *lines_before(source, above, read)):
+                    return True
     return any(
-        source.function(node) not in (None, scope) or source.start(node) >= source.end(statement)
-        for node in _reads(source, reach, name, statement)
+        source.function(read) not in (None, function) or source.start(read) >= source.end(node)
+        for read in _reads(source, reach, name, node)
     )
 
 
-def _read_in_next_turn(source: Source, loop: For | ast.While, name: str, statement: ast.AST) -> bool:
-    """Return whether the next turn of a loop may read a name before a line of its body binds it."""
-    for part in (*([loop.test] if isinstance(loop, ast.While) else []), *loop.body):
-        if _reads(source, part, name, statement):
-            return True
-        if any(is_name(node, name) for target in getattr(part, "targets", ()) for node in flat(target)):
-            return False
-    return False
-
-
-def _reads(source: Source, block: ast.AST, name: str, statement: ast.AST) -> list[ast.Name]:
-    """Return the reads of a name in a block outside of a statement; ``x += 1`` reads ``x``."""
-    own = {id(inner) for inner in walk(statement)}
+def _reads(source: Source, block: ast.AST, name: str, own: ast.AST | None) -> list[ast.Name]:
+    """Return the reads of a name in a block outside of a node; ``x += 1`` reads ``x``."""
+    inside = set(walk(own)) if own else ()
     names = (node for node in walk(block) if isinstance(node, ast.Name) and node.id == name)
-    return [node for node in names if id(node) not in own and not source.is_bound(node)]
+    return [node for node in names if node not in inside and not source.is_bound(node)]
 
 
 # --- elements of lists and dicts ----------------------------------------------------------------------
