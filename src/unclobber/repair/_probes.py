@@ -8,14 +8,15 @@ statement or the operand that is written, results of calls as they are passed on
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from ..syntax import is_in_place, last_name, parse_expression, torch_table
-from ._syntax import Source, is_constant, parse, root_name
+from ..syntax import parse_expression, torch_table
+from ._syntax import Source, parse, walk
 from ._text import Encoded, decode
+from .fixers._inplace import in_place, is_inplace_name
 
 PLACE = "__unclobber_place__"
 PASSED = "__unclobber_passed__"
@@ -51,7 +52,7 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
     """Insert the probes of one statement: before it for what it assigns to, around an operand of a call."""
     before: list[ast.stmt] = []
     new: dict[ast.AST, ast.AST | list[ast.stmt]] = {}
-    for written in _written(statement, source.imported_names):
+    for written in _written(statement, source):
         places, root = _peeled(written)
         is_stored = isinstance(getattr(written, "ctx", None), ast.Store)
         if is_stored and isinstance(statement, ast.Assign):
@@ -76,36 +77,14 @@ def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> Non
     _Changed(new).visit(source.tree)
 
 
-def _written(statement: ast.stmt, imported: Container[str]) -> Iterator[ast.expr]:
+def _written(statement: ast.stmt, source: Source) -> Iterator[ast.expr]:
     """Yield the expressions that a statement itself writes in place."""
     if isinstance(statement, ast.AugAssign):
         yield statement.target
     if isinstance(statement, ast.Assign):
         yield from (node for node in statement.targets if isinstance(node, ast.Subscript | ast.Attribute))
-    for node in _own_nodes(statement):
-        if not isinstance(node, ast.Call):
-            continue
-        if any(k.arg == "inplace" and is_constant(k.value, True) for k in node.keywords) and node.args:
-            yield node.args[0]
-        yield from (keyword.value for keyword in node.keywords if keyword.arg == "out")
-        if _is_inplace(last_name(node.func)):
-            # `torch.relu_(x)` writes its argument, `x.masked_fill_(mask, 0)` its receiver
-            if root_name(node.func) in imported:
-                yield from node.args[:1]
-            elif isinstance(node.func, ast.Attribute):
-                yield node.func.value
-
-
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all nodes within it, except those of inner statements."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.stmt):
-            yield from _own_nodes(child)
-
-
-def _is_inplace(name: str) -> bool:
-    return is_in_place(name) and not name.startswith("_")
+    own = (node for node in walk(statement) if next(source.statements_round(node), None) is statement)
+    yield from (call.target for node in own if (call := in_place(node, source)))
 
 
 def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
@@ -128,7 +107,7 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
 
 
 def _keeps(method: str) -> bool:  # the tensor is further left
-    return _is_inplace(method) or method in torch_table().returns_views | {"flatten"}
+    return is_inplace_name(method) or method in torch_table().returns_views | {"flatten"}
 
 
 def _call(function: str, facts: tuple[str | int, ...], value: ast.expr) -> ast.expr:

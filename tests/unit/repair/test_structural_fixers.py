@@ -379,10 +379,10 @@ def test_what_forward_fills_is_copied_behind_the_line(proposed):
 
 
 def test_save_for_backward_keeps_comments(proposed):
-    """Above the line that replaces theirs; the only one at a line's end stays at the end."""
+    """Above the line that replaces theirs, also those at the ends of lines."""
     one = FUNCTION.replace("        ctx.x = x\n", "        # the input\n        ctx.x = x  # as it is\n")
     text, _ = proposed(save_for_backward, "UC103", one, saved="ctx.x = x")
-    assert "        # the input\n        ctx.save_for_backward(x)  # as it is\n" in text
+    assert "        # the input\n        # as it is\n        ctx.save_for_backward(x)\n" in text
     two = one.replace("ctx.n = n\n", "ctx.w = w  # too\n\n        # for later\n        ctx.n = n\n")
     two = two.replace("grad * ctx.x, None", "grad * ctx.x * ctx.w, ctx.n").replace(
         "ctx.n = n", "ctx.n = n  # a number"

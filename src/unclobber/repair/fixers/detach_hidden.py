@@ -144,8 +144,7 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice],
             yield [source.change(part, detached(source, part)) for part in parts], "where it is stored"
     for method in state.reads:
         for code in cuts(state.code, state.forms):
-            first = source.first_in(method, code)
-            if first is not None:
+            if first := source.first_in(method, code):
                 yield [first], f"at the start of `{method.name}`"
 
 

@@ -33,8 +33,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 texts = {path: source.edited(_without_decorator(source, mode))}
                 yield Candidate(f"let `{helper.name}` record gradients", texts, guess=True, late=True)
     for _, (path, source, statement) in saved_statements(finding, project):
-        taken = out_of_block(source, statement)
-        if taken is not None:
+        if taken := out_of_block(source, statement):
             yield Candidate("take the view outside the mode", {path: taken})
         for function in (n for n in source.all_above(statement) if isinstance(n, Function)):
             text = without_mode(source, function, statement)

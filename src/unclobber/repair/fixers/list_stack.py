@@ -61,10 +61,8 @@ def _writes_to(target: ast.expr, branch: list[ast.stmt], source: Source) -> list
 def _counter(loop: ast.For, source: Source) -> tuple[str, int | None]:
     """Return the name that counts a loop's turns and its first value; None if that is not plain."""
     match loop.target, loop.iter:
-        case ast.Name(id=name), ast.Call(func=ast.Name(id="range"), args=[_]):
-            return name, 0
-        case ast.Name(id=name), ast.Call(func=ast.Name(id="range"), args=[start, _]):
-            return name, _distance(source, start)
+        case ast.Name(id=name), ast.Call(func=ast.Name(id="range"), args=[*start, _]) if len(start) < 2:
+            return name, _distance(source, start[0]) if start else 0
         case ast.Tuple(elts=[ast.Name(id=name), _]), ast.Call(func=ast.Name(id="enumerate"), args=[_]):
             return name, 0
     return "", None

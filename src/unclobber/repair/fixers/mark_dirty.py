@@ -53,11 +53,9 @@ def marked(
     parameters = parameters_of(forward)
     if setup is None:
         ctx, tensor = parameters[0], name
-    elif len(parameters_of(setup)) >= 2:
+    else:
         ctx, inputs, *_ = parameters_of(setup)
         tensor = f"{inputs}[{parameters.index(name)}]"
-    else:
-        return
     for node in calls(setup or forward, ("mark_dirty",)):
         if dotted(node.func) == f"{ctx}.mark_dirty":
             # a second call of mark_dirty would replace the tensors that the first one marked

@@ -46,8 +46,7 @@ def _first(
 ) -> Iterator[tuple[str, str]]:
     """Yield the code of the first forward in a file that can be edited so, with the file's new text."""
     for at, source, forward in forwards:
-        text = edited(source, forward, other) if at == path else None
-        if text is not None:
+        if at == path and (text := edited(source, forward, other)):
             yield shortened(source.code(forward)), text
             return
 

@@ -126,20 +126,15 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
 
 
 def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
-    """Return code with the lines above some lines, and with the comments at their ends.
-
-    A single comment goes to the end of the code; several go above it, because each was about one line.
-    """
-    ends = [source.text[source.end(line.statements[0]) : line.end] for line in lines]
-    behind = [end for end in ends if "#" in end]
+    """Return code below the lines above some lines, and below the comments at their ends."""
     above = []
-    for line, end in zip(lines, ends, strict=True):
+    for line in lines:
         # blank lines between the old lines no longer separate anything
         leading = lines_in(source.text[line.above : line.start])
         above += [blank for blank in leading if "#" in blank or line is lines[0]]
-        if "#" in end and len(behind) > 1:
-            above.append(line.indent + end.lstrip())
-    return "".join([*above, code, behind[0] if len(behind) == 1 else source.newline])
+        end = source.text[source.end(line.statements[0]) : line.end]
+        above += [line.indent + end.lstrip()] if "#" in end else []
+    return "".join([*above, code, source.newline])
 
 
 def _reads_attribute(function: Function, owner: str, name: str) -> bool:
