@@ -87,6 +87,11 @@ class Source:
         inside = (node for node in near if first <= self.start(node) and self.end(node) <= last)
         return sorted(inside, key=lambda node: (self.start(node), -self.end(node)))
 
+    def call_at(self, site: Site) -> ast.Call | None:  # the call that a site spans exactly
+        inside = [node for node in self.expressions(site)[:1] if isinstance(node, ast.Call)]
+        end = self.at(site.end_line, site.end_column)
+        return next((call for call in inside if self.end(call) == end), None)
+
     def above(self, node: ast.AST, *kinds: type[ast.AST]) -> Any:
         return next((above for above in self.all_above(node) if isinstance(above, kinds)), None)
 
@@ -241,11 +246,13 @@ class Source:
         return code if isinstance(node, ATOMS) or self.span(node)[0] < self.start(node) else f"({code})"
 
     def inserted(self, small: ast.AST, *changes: Splice, before: str = "", after: str = "") -> Iterator[str]:
-        """Yield the text with a statement put directly before or after a simple one, and changes in that.
+        """Yield the text with a statement put directly before or after a simple one, or an expression's, and
+        changes in that.
 
         If that shares its line, the new one goes on that line. Nothing if it doesn't fit there, or if the
         simple one is part of a header.
         """
+        small = next(self.statements_round(small))
         line = self.own_line(small)
         if line is not None:
             yield self.edited(

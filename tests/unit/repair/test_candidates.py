@@ -69,11 +69,28 @@ def test_each_finding_has_its_own(tmp_path):
     assert all(any(fix.edits for fix in finding.fixes) for finding in found)
 
 
-def test_the_call_that_wrote(tmp_path):
-    """Of two in one statement, one of which did not run."""
-    ways = "x = w.exp()\ny = x.mul_(2) if x.sum() < 0 else x.div_(2)\n(y + x).sum().backward()\n"
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("y = x.mul_(2) if x.sum() < 0 else x.div_(2)", "y = x.mul_(2) if x.sum() < 0 else (x := x.div(2))"),
+        ("y = torch.zeros(3); y += x.mul_(2)", "y = torch.zeros(3); y += (x := x.mul(2))"),
+        ("y = torch.zeros(3); y[0] += x.mul_(2).sum()", "y = torch.zeros(3); y[0] += (x := x.mul(2)).sum()"),
+        ("y = torch.zeros(3); y[0] = x.mul_(2).sum()", "y = torch.zeros(3); y[0] = (x := x.mul(2)).sum()"),
+        ("y = [0.0]; y[0] += x.mul_(2).sum()", "y = [0.0]; y[0] += (x := x.mul(2)).sum()"),
+        ("y = torch.zeros(3).add_(x.mul_(2).div_(3))", "x = w.exp().clone()"),
+        ("y = torch.zeros(3); y.add_(x.mul_(2))", "y = torch.zeros(3); y.add_((x := x.mul(2)))"),
+        ("y = torch.zeros(3); y += torch.nn.ReLU(True)(x)", "x = w.exp().clone()"),
+    ],
+)
+def test_the_call_that_wrote(tmp_path, line, code):
+    """Of several in one statement, or in one that writes something else itself, no other is edited."""
     path = tmp_path / "script.py"
-    assert candidate(reported(path, HEAD + ways), path).code.endswith("else (x := x.div(2))")
+    text = f"{HEAD}x = w.exp()\n{line}\n(y[0] + x).sum().backward()\n"
+    edit = candidate(reported(path, text), path)
+    assert edit.code == code
+    path.write_text(with_edits(text, edit.edits))
+    with unclobber.watch():
+        runpy.run_path(str(path))
 
 
 def test_windows_line_ends_stay(tmp_path):

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from ...model import Finding, Need, Save, Site, Write
 from ...syntax import last_name
-from .._syntax import Source, walk
+from .._syntax import Source, targets_of, walk
 from ..project import Project
+from ._inplace import in_place, written_by
 
 LocatedStatement = tuple[str, Source, ast.AST]
-"""Path of a file, its tree, and one simple statement in it, or the expression in a compound one's header."""
+"""Path of a file, its tree, and one simple statement in it; or an expression: the one in a compound one's
+header, or the call that wrote in a statement that writes another tensor itself."""
 _MOST_CALLERS = 5
 
 
@@ -20,10 +22,22 @@ def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Write
     seen: set[ast.AST] = set()
     for write in finding.writes:
         for site in sites(write):
-            for located in _located(project, site.path, site.line, site.column):
-                if located[2] not in seen:
-                    seen.add(located[2])
-                    yield write, located
+            for path, source, statement in _located(project, site.path, site.line, site.column):
+                at = _writer(source, statement, site)
+                if at not in seen:
+                    seen.add(at)
+                    yield write, (path, source, at)
+
+
+def _writer(source: Source, statement: ast.AST, site: Site) -> ast.AST:
+    """Return the statement, or the call at the site if another part of the statement writes another tensor:
+    ``h.mul_(2)`` of ``total += h.mul_(2).sum()``."""
+    own, call = written_by(statement, source), source.call_at(site)
+    if own is None or call is None:
+        is_part = any(isinstance(target, ast.Subscript) for target in targets_of(statement))
+        return call if call and is_part else statement
+    written = in_place(call, source)
+    return statement if written and written.target is own.target else call
 
 
 def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:

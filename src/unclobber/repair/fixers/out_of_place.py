@@ -18,7 +18,7 @@ from ..project import Project
 from ._aliases import can_bind, held_elsewhere, is_element, is_local_to, read_later, shared_name
 from ._blocks import bound_by
 from ._fresh import is_fresh
-from ._inplace import in_place, receiver, uses_result, written_by
+from ._inplace import in_place, uses_result, written_by
 from ._sites import steps_along_gradient, write_statements
 
 
@@ -89,18 +89,18 @@ def rewrites(
 
 
 def _inside(source: Source, statement: ast.AST, site: Site | None) -> Iterator[tuple[str, str, bool]]:
-    """Yield in-place calls in a statement out of place: each chain, ``inplace=True`` and ``out=``; first the
-    one that wrote, as only one does in ``x.mul_(2) if large else x.div_(2)``."""
+    """Yield in-place calls in a statement out of place: each chain, ``inplace=True`` and ``out=``; only the
+    one that wrote if the site is a call."""
     done: set[ast.AST] = set()
-    at = -1 if site is None else source.at(site.line, site.column)
-    calls = [node for node in walk(statement) if isinstance(node, ast.Call)]
-    for node in sorted(calls, key=lambda call: not source.start(call) <= at < source.end(call)):
-        written = None if node in done else in_place(node, source)
-        if written is not None and not is_element(source, statement, written.target):
-            # The inner calls of a chain are written with the outer one.
-            inner: ast.expr | None = node
-            while inner is not None and (inner := receiver(inner, source)) is not None:
-                done.add(inner)
+    at = None if site is None else source.call_at(site)
+    wrote = None if at is None else in_place(at, source)
+    for node in (node for node in walk(statement) if isinstance(node, ast.Call)):
+        written = in_place(node, source)
+        if written is None or written.target in done:  # by an outer call of the chain
+            continue
+        done.add(written.target)
+        is_it = at is None or (wrote is not None and written.target is wrote.target)
+        if is_it and not is_element(source, statement, written.target):
             yield from _with_its_name(source, statement, node, *written)
 
 
