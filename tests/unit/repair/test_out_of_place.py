@@ -102,6 +102,7 @@ def test_a_field_of_what_is_frozen_is_not_bound(declared):
         "x.__init__()",
         "f(x)",
         "x.resize_(3)",
+        "y = nn.utils.clip_grad_norm_(x, 1.0)",
         "nn.ReLU()(x)",
         "pass",
     ],

@@ -15,7 +15,7 @@ from .._text import Splice
 _NOT_OURS = frozenset(
     {"requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "apply_", "map_", "rename_",
      "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_", "map2_",
-     "embedding_renorm_", "resize_as_sparse_"}
+     "embedding_renorm_", "resize_as_sparse_", "clip_grad_norm_", "clip_grad_value_"}
 )  # fmt: skip
 _LOOSE = (ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Lambda, ast.Await)
 
