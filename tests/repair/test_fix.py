@@ -370,6 +370,36 @@ def test_the_result_of_a_leafs_write_is_what_is_meant(fix):
     assert "proved to the end" in done.out
 
 
+TRAINED = """
+import torch
+
+torch.manual_seed(0)
+table = torch.nn.Parameter(torch.zeros(3, 2))
+row = torch.nn.Parameter(torch.ones(2))
+opt = torch.optim.SGD([table, row], lr=0.1)
+for step in range(2):
+    {write}
+    loss = patches.square().sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        ("patches = table[1:]; patches += row", "patches = table[1:]; patches = patches + row"),
+        ("patches = table; table += row", "yours to decide: write under `torch.no_grad()`"),
+    ],
+)
+def test_what_drops_the_gradient_of_another_leaf_is_not_proved(fix, write, said):
+    """`row` is trained, too: a write out of the graph would leave its `.grad` empty."""
+    done = fix(TRAINED.format(write=write))
+    assert said in done.out
+    assert ("proved to the end" in done.out) == (" = " in said)
+
+
 def test_a_write_that_brings_a_graph_is_bound_anew_first(fix):
     """The next task would begin with the weights of the last one, so that no way is proved; each run changes
     no file."""

@@ -89,10 +89,12 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
     """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
     The copy lives until the leaf itself is written by an optimizer's step, which goes on from its value. In
-    the end a written one is the leaf's value: of a sum that was made as a leaf. A parameter keeps its own.
+    the end a written one is the leaf's value: of a sum that was made as a leaf. A parameter keeps its own,
+    and all along if only views of it are written.
     """
     # Weak, because the holders of what is written are counted.
     copies: dict[int, tuple[ref[torch.Tensor], torch.Tensor, int]] = {}
+    written: set[int] = set()  # ids of the leaves that are written by their own names
 
     def value(argument: torch.Tensor) -> torch.Tensor:
         """Return the copy of a leaf that requires grad; any other tensor unchanged."""
@@ -110,7 +112,8 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         return copy if copy._version and is_current else argument
 
     def write_leaf(leaf: torch.Tensor) -> None:
-        if (copy := as_written(leaf)) is not leaf:
+        keeps = isinstance(leaf, torch.nn.Parameter) and id(leaf) not in written
+        if (copy := as_written(leaf)) is not leaf and not keeps:
             leaf.data.copy_(copy.detach())
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
@@ -128,6 +131,7 @@ def _leaves_as_values() -> Iterator[Callable[[], None]]:
         copied, kwargs = compat.compilers.map_tensors(value, (args, kwargs))
         answer = func(*copied, **kwargs)
         is_written = bool(args) and copied[0] is answer  # `y = w.mul_(2)` is `w`
+        written.update([id(args[0])] if is_written or name == "__setitem__" else ())
         return args[0] if is_written else answer
 
     def settle() -> None:

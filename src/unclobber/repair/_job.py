@@ -135,6 +135,7 @@ class Ran:
     ended: Ended
     findings: tuple[Finding, ...] = ()
     backwards: int = 0  # number of started backward calls
+    leaves: int = 0  # number of leaves that its recorded backward calls have reached
     failed_at: int = 0
     """The backward call that was running when the first finding was raised, or the next one to come."""
     error: str = ""

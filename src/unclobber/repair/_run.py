@@ -179,6 +179,7 @@ class Run:
             ended=self.ended,
             findings=(*session.findings, *own),
             backwards=recorder.started,
+            leaves=len(recorder.leaves),
             failed_at=recorder.failed_at or recorder.started + 1,
             error=self.error,
             seconds=time.perf_counter() - self.began,

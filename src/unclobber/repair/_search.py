@@ -300,6 +300,12 @@ class Search:
             self._note(state, ran, proof)
             is_shown = proof in (NO_BACKWARD, NO_GRADIENTS) and ran.ended.well and not ran.at_end
             return _repair(state, None) if is_shown else None
+        if Interpretation.NOT_RECORDED in state.interpretations:
+            # A leaf that only a recorded write leads to would get no gradient.
+            recorded = state.interpretations - {Interpretation.NOT_RECORDED} | {Interpretation.RECORDED}
+            if self._trial.reference(recorded).ran.leaves > ran.leaves:
+                self._cut_otherwise.append(state)
+                return None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None

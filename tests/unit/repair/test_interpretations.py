@@ -113,16 +113,20 @@ def test_a_step_between_two_forwards_is_seen():
         assert torch.equal(one, other)
 
 
-def test_a_step_goes_on_from_a_recorded_write():
-    """What is read after it is the value that was written and then stepped."""
+@pytest.mark.parametrize(
+    ("write", "stepped"), [(lambda w: w.clamp_(max=4), 4.0), (lambda w: w.view(1).clamp_(max=4), 5.0)]
+)
+def test_a_step_goes_on_from_a_recorded_write(write, stepped):
+    """What is read after it is the value that was written and then stepped; a parameter of which a view
+    was written keeps its own, as the new tensor in the view's place leaves it."""
 
     def program():
         w = torch.nn.Parameter(torch.tensor(5.0))
-        (w.clamp_(max=4) * w.new_ones(2)).sum().backward()
+        (write(w) * w.new_ones(2)).sum().backward()
         torch.optim.SGD([w], lr=0.5).step()
         return w.item()
 
-    assert _under(Interpretation.RECORDED, program) == 4.0
+    assert _under(Interpretation.RECORDED, program) == stepped
 
 
 def test_a_gradient_for_a_written_leaf_is_that_of_its_new_value():
