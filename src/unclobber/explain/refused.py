@@ -360,7 +360,8 @@ class _Refused:
         if place is None or leaf is None:
             return None
         said = None if target.base is None else place.source.text(target.base)
-        for text in filter(None, (name, said)):
+        own = f"self.{(name or '').rpartition('.')[2]}"  # in a method of the module `model.table` is its own
+        for text in filter(None, (said, own, name)):
             with suppress(SyntaxError):  # `net.0.weight` is a name, but no expression
                 if place.value(parse_expression(text)) is leaf:
                     return text

@@ -94,16 +94,23 @@ weights()
 
 
 @pytest.mark.parametrize(
-    ("program", "label"),
+    ("program", "label", "code"),
     [
-        (SEM, "`model.adj` was made here, a leaf that requires grad"),
-        (ALIASED, "it was made here, a leaf that requires grad"),
+        (SEM, "`model.adj` was made here, a leaf that requires grad", "x = w.clone()"),
+        (ALIASED, "it was made here, a leaf that requires grad", "x = w.clone()"),
+        (
+            SEM.replace("    model =", "    global model; model =").replace(
+                "w = self.adj", "w = self.adj[:1]"
+            ),
+            "`w.diagonal()` became a view of `model.adj` here",
+            "x = self.adj.clone()",
+        ),
     ],
 )
-def test_a_leaf_is_copied_by_a_name_of_the_refused_line(program, label, tmp_path):
-    """`model` is another function's variable, and `w` is no name at the line that made the leaf."""
+def test_a_leaf_is_copied_by_a_name_of_the_refused_line(program, label, code, tmp_path):
+    """`model` is another function's variable or the script's; `w` is no name where the leaf is made."""
     finding = run_watched(program, tmp_path).finding
-    assert "x = w.clone()" in [fix.code for fix in finding.fixes]
+    assert code in [fix.code for fix in finding.fixes]
     assert dict(finding.labels)["saved"] == label
 
 
