@@ -77,7 +77,7 @@ def test_each_finding_has_its_own(tmp_path):
         ("y = torch.zeros(3); y[0] += x.mul_(2).sum()", "y = torch.zeros(3); y[0] += (x := x.mul(2)).sum()"),
         ("y = torch.zeros(3); y[0] = x.mul_(2).sum()", "y = torch.zeros(3); y[0] = (x := x.mul(2)).sum()"),
         ("y = [0.0]; y[0] += x.mul_(2).sum()", "y = [0.0]; y[0] += (x := x.mul(2)).sum()"),
-        ("y = torch.zeros(3).add_(x.mul_(2).div_(3))", "x = w.exp().clone()"),
+        ("y = torch.zeros(3); y += x.mul_(2).div_(3)", "y = torch.zeros(3); y += (x := x.mul(2).div(3))"),
         ("y = torch.zeros(3); y.add_(x.mul_(2))", "y = torch.zeros(3); y.add_((x := x.mul(2)))"),
         ("y = torch.zeros(3); y += torch.nn.ReLU(True)(x)", "x = w.exp().clone()"),
     ],
