@@ -33,11 +33,14 @@ def _writer(source: Source, statement: ast.AST, site: Site) -> ast.AST:
     """Return the statement, or the call at the site if another part of the statement writes another tensor:
     ``h.mul_(2)`` of ``total += h.mul_(2).sum()``."""
     own, call = written_by(statement, source), source.call_at(site)
-    if own is None or call is None:
-        is_part = any(isinstance(target, ast.Subscript) for target in targets_of(statement))
-        return call if call and is_part else statement
-    written = in_place(call, source)
-    return statement if written and written.target is own.target else call
+    is_part = any(isinstance(target, ast.Subscript) for target in targets_of(statement))
+    if call is None or not (own or is_part):
+        return statement
+    if (written := in_place(call, source)) is None:
+        return call
+    calls = ((node, in_place(node, source)) for node in walk(statement))  # the whole chain is first
+    outer = next((node for node, other in calls if other and other.target is written.target), call)
+    return statement if own and written.target is own.target else outer
 
 
 def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:

@@ -78,9 +78,8 @@ def _without_decorator(source: Source, decorator: ast.expr) -> Splice:  # its co
 
 def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator[str]:
     """Yield the text with one statement of a ``no_grad`` function in a block that records gradients."""
-    torch = source.torch_name
     modes = set().union(*map(modes_in, function.decorator_list))
-    if torch is None or modes != {"no_grad"}:
+    if modes != {"no_grad"} or not (torch := source.torch_name):
         return  # `enable_grad` records nothing there (test_structural_fixers.py)
     yield from source.put_under(statement, f"with {torch}.enable_grad():")
 

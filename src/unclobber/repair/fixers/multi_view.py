@@ -135,8 +135,7 @@ def rewrites(source: Source, statement: ast.AST, *saved: ast.expr) -> Iterator[t
         whole = isinstance(statement, ast.Assign) and statement.value is node
         targets = getattr(single_target(statement), "elts", ()) if whole else ()
         count = 0 if any(isinstance(part, ast.Starred) for part in targets) else len(targets)
-        parts = single(source, node, count) if count else None
-        if parts is not None:
+        if count and (parts := single(source, node, count)):
             title = "index each part, so that each is a view of its own"
             yield source.replaced({node: parts, **copies}), f"{title}{also}", "", node.func.attr == "chunk"
         if whole:

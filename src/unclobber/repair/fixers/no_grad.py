@@ -28,8 +28,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if not any(advised):
         return  # it would drop a gradient, or write elements that the statement doesn't name
     for write, (path, source, statement) in write_statements(finding, project):
-        torch = source.torch_name
-        if torch is None or (write.site is not None and write.site.parametrizes):
+        if not (torch := source.torch_name) or (write.site is not None and write.site.parametrizes):
             continue
         header = f"with {torch}.no_grad():"
         under = list(_apart(source, statement, header)) or source.put_under(statement, header)
