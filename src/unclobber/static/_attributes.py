@@ -8,7 +8,6 @@ from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._index import FUNCTION, FileIndex, bases_of, has_decorator, is_a, method_of, unparsed
 from ._inlining import class_attributes, inline
-from ._names import holds_integers
 from ._operations import operation
 from ._state import FlowState
 from ._values import ANY, PLAIN, SHAPE, Grad, Leaf, ModuleData, Value, leaf_of, named
@@ -54,7 +53,7 @@ def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value
     if key not in state.attributes:
         made = Value(places=run.new_place(), name=key, may=may)
         run.unseen |= made.places
-        state.attributes[key] = holds_integers(made, key.rpartition(".")[2])
+        state.attributes[key] = made.by_name(key.rpartition(".")[2])
     return state.attributes[key]
 
 

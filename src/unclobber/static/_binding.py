@@ -11,7 +11,6 @@ from ._engine import FileRun
 from ._index import calls, is_text, setter_of
 from ._inlining import inline
 from ._modules import check_chain
-from ._names import holds_integers
 from ._rules import HIGH, CheckRule
 from ._state import FlowState, both
 from ._values import (
@@ -93,7 +92,7 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
             parts = {use: use._replace(owner=f"{use.owner}.#{at}") for use in each.uses if use.span == made}
             each = each._replace(uses=frozenset(parts.get(use, use) for use in each.uses))
         if isinstance(element, ast.Name) and each.kind == "unknown":
-            each = holds_integers(each, element.id)
+            each = each.by_name(element.id)
         bind(run, element, each, state)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from ..syntax import dotted, torch_table
 from ._binding import elements
@@ -11,12 +12,14 @@ from ._engine import FileRun
 from ._index import FUNCTION, FunctionNode, has_decorator, home_of, is_a, lineage, method_of, unparsed
 from ._inlining import DEEPEST, inline
 from ._modules import Given, apply, is_network_method, make_module, network_result
-from ._names import is_copy
 from ._operations import operation, unknown_result
 from ._state import FlowState, alternatives
 from ._torch_calls import optimizer, torch_call
 from ._values import ANY, PLAIN, SHAPE, Constant, Grad, Leaf, ModuleData, Value, sequence, shared, turn_from
 from ._writes import SAVES_NO_RESULT, given_to_unread
+
+_COPY = re.compile(r"(^|[._])(ema|target|teacher|averaged)([._]|$)", re.I)
+"""Names of a network that follows another one and is not trained itself."""
 
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
@@ -37,7 +40,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         run.unseen |= result.places
     if callee.kind != "unknown":
         return result
-    if not is_network and is_copy(dotted(call.node.func)):
+    if not is_network and _COPY.search(dotted(call.node.func)):
         return result._replace(grad=Grad.NO)
     if is_network and not state.mode and not run.is_frozen(name):
         bit = run.new_node()

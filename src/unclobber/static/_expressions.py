@@ -17,7 +17,6 @@ from ._calls import call_value
 from ._engine import FileRun, follows
 from ._index import is_text, unparsed
 from ._methods import method_call
-from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
@@ -27,6 +26,7 @@ from ._writes import saving
 
 _LIBRARIES = ("torch", "numpy", "math", "scipy")
 _BUILT_ON_TORCH = {"einops": "einops", "mmcv": "mmcv", "mmengine": "mmcv"}
+_SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)  # names of what holds numbers and no tensors
 _OPPOSITE = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq()}
 _ORDERS = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le}
 
@@ -60,7 +60,7 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
     if (library := index.imports.get(name, "numpy" if name == "np" else None)) is not None:
         return Value("library", grad=Grad.NO, data=library)  # `np` also of `from tools import *`
     made = Value(places=run.new_place(), name=name, given=True)
-    return state.names.setdefault(name, holds_integers(made, name))
+    return state.names.setdefault(name, made.by_name(name))
 
 
 @follows(ast.Tuple, ast.List)
@@ -256,7 +256,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
         if isinstance(at := getattr(index, "value", None), int) and at < len(base.data.parts):
             return renamed_part(base, at)
         return elements(run, base, state)
-    if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
+    if base.kind == "plain" or (_SIZES.search(dotted(node.value)) and not state.is_sure(base)):
         return PLAIN
     if not base.may_be_tensor:
         return Value(places=run.new_place())

@@ -12,7 +12,6 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, get_args
 
 from ..syntax import NotParsedError, SourcePart, dotted, imported_by, last_name, parse
-from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
@@ -141,6 +140,13 @@ class FileIndex:
         }:
             unrecorded |= more
         return frozenset(unrecorded)
+
+
+def optimized(name: str) -> str:
+    """Return the name of the network, or list of them, to which an optimizer's belongs; empty if to none."""
+    name = name.partition("[")[0]
+    match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?|(.*\.)?opt(im(izer)?)?_(\w+)", name, re.I)
+    return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,6 @@ from functools import lru_cache
 from ..syntax import dotted, last_name, torch_table
 from ._engine import BUDGET, FileRun
 from ._index import FunctionNode, globals_of, has_decorator, home_of, is_unread, lineage, method_of, mode_of
-from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
 from ._values import PLAIN, Grad, Value, join
@@ -221,7 +220,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
         value = Value(places=run.new_place(), name=argument.arg, given=True)
     if re.search("LongTensor|BoolTensor|IntTensor", text):
         return value._replace(grad=Grad.NO, integer=True)
-    return value if "FloatTensor" in text else holds_integers(value, argument.arg)
+    return value if "FloatTensor" in text else value.by_name(argument.arg)
 
 
 @lru_cache(maxsize=512)

@@ -11,8 +11,7 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall, transferred, transfers
 from ._calls import call_value
 from ._engine import FileRun
-from ._index import FUNCTION, is_a, is_text, method_of, unparsed
-from ._names import only_tensors_have, optimized
+from ._index import FUNCTION, is_a, is_text, method_of, optimized, unparsed
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
 from ._state import FlowState
@@ -23,6 +22,16 @@ _LONG = {"cuda": "to", "cpu": "to", "new": "new_empty"}  # by a method that the 
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
 _FILLS_FROM_LAST = {"scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"}
 """In-place methods whose last tensor argument is the source; of the others it is the first argument."""
+_WORDS = """
+split index_select add all any dim dot mean sum repeat clip prod std var type size tile float int bool
+transpose reshape T view to flatten copy exp log abs gather t select round sample item normalize linear
+tensor full eye empty real imag interpolate max min sort pad sub mul div diff map where rank unique quantile
+median half double cpu cuda long short put take trace diagonal squeeze cumsum cumprod argmax argmin argsort
+nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand
+cross cat stack chunk numpy eq ne lt le gt ge neg negative
+"""
+_ELSEWHERE = frozenset(_WORDS.split()).union(*map(dir, (str, list, dict, set, float, bytes)))
+"""Names that Python's own values, arrays, frames, distributions and classes of other packages have, too."""
 
 
 def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
@@ -308,8 +317,6 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     name, values = _LONG.get(call.name, call.name), [receiver, *call.values]
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
-    if receiver.may_be_tensor and only_tensors_have(name):
-        state.sure |= receiver.places
     if receiver.may_be_tensor and table.knows(name):
         is_sure, operands = state.is_sure(receiver), [call.holder, *call.nodes]
         made = operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
@@ -317,6 +324,8 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
             return made
         result = unknown_result(run, state, values, strong=receiver.kind == "unknown")
         result = result._replace(may=result.may | made.may)
+        if name not in _ELSEWHERE:
+            state.sure |= receiver.places
         if receiver.kind == "tensor":
             return result
         views = {overload.view for overload in table.overloads(name)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import lru_cache, reduce
@@ -13,6 +14,12 @@ Kind = Literal[
     "tensor", "unknown", "plain", "sequence", "module", "object", "function", "class", "optimizer", "library"
 ]
 """``plain`` is a number, text, array or None; ``object`` of a read class; ``library`` of another package."""
+
+_INTEGERS = re.compile(
+    r"(^|_)(ids?|idx|idxs|index|indexes|indices|inds?|masks?|labels?|lengths?|lens?|tokens?|codes|batch_idx|perm|"
+    r"order|edge_index|cu_seqlens|rng|seed|timesteps?|position_ids)$",
+    re.I,
+)
 
 
 class SourceSpan(NamedTuple):
@@ -154,6 +161,9 @@ class Value(NamedTuple):
             nodes, may = nodes | value.nodes, may | value.may | value.nodes
             uses = uses | value.uses if value.uses else uses
         return nodes, may, uses
+
+    def by_name(self, name: str) -> Value:  # what holds indices, labels or a mask has no gradient
+        return self._replace(grad=Grad.NO, integer=True) if _INTEGERS.search(name) else self
 
     def cut(self) -> Value:
         return self._replace(grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
