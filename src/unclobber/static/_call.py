@@ -20,7 +20,6 @@ class FollowedCall(NamedTuple):
     values: list[Value]  # the positional arguments
     keywords: dict[str, Value]
     nodes: list[ast.expr]  # the positional arguments' expressions; empty if one is starred
-    starred: bool
     receiver: Value = PLAIN  # the value whose method is called
     full: str = ""  # the full name of a library's function: `torch.nn.functional.relu`
 
@@ -63,7 +62,7 @@ def call_of(
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
     nodes = [] if starred else node.args
     run.call = node
-    return FollowedCall(node, name, values, keywords, nodes, starred, receiver, full)
+    return FollowedCall(node, name, values, keywords, nodes, receiver, full)
 
 
 Transfer = Callable[[FileRun, FollowedCall, FlowState], Value | None]

@@ -116,7 +116,7 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value | No
         fields = [dotted(each.target) for each in cls.body if isinstance(each, ast.AnnAssign)]
         given = {**dict(zip(fields, call.values, strict=False)), **call.keywords}
         state.attributes |= {f"{name}.{field}": value for field, value in given.items()}
-    if init is None or call.starred or not run.follows(init):
+    if init is None or len(call.nodes) < len(call.node.args) or not run.follows(init):
         return made
     if run.at_top:
         inline(run, init, state, call.values, call.keywords, made)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ..model import or_default
 from ..syntax import parse_expression
 from ._engine import NOT_TRAINED
 from ._pasted import Pasted, PastedFrame, PastedKind
@@ -279,10 +280,7 @@ def _made(site: WriteSite, context: Context) -> str:
 
 
 def _operator(text: str) -> str:  # Sub for `a - b`
-    try:
-        parsed = parse_expression(text.strip())
-    except (SyntaxError, ValueError):
-        return ""
+    parsed = or_default(lambda: parse_expression(text.strip()), None)
     return _BINARY.get(type(parsed.op), "") if isinstance(parsed, ast.BinOp) else ""
 
 

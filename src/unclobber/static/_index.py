@@ -222,11 +222,9 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a file's top, including those in its ``if``, ``try`` and ``with``."""
     for statement in body:
         yield statement
-        if isinstance(statement, (ast.If, ast.Try, ast.TryStar, ast.With)):
-            yield from _top(statement.body)
-            yield from _top(getattr(statement, "orelse", []))
-        for handler in getattr(statement, "handlers", ()):
-            yield from _top(handler.body)
+        inside = isinstance(statement, (ast.If, ast.Try, ast.TryStar, ast.With, ast.ExceptHandler))
+        for name in ("body", "orelse", "handlers") if inside else ():
+            yield from _top(getattr(statement, name, []))
 
 
 def is_off(expressions: list[ast.expr]) -> bool:

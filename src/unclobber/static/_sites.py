@@ -18,6 +18,7 @@ SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", 
 ``backward`` frees a graph."""
 _OPTIMIZER = re.compile(r"opt|adam|sgd|solver|scaler|rmsprop", re.I)
 _NO_OPTIMIZER = re.compile(r"sched|lr_|_lr|env|timer|prof|writer|sim|physics|^self$|^super\(", re.I)
+_WRITES_FIRST = re.compile("broadcast|all_reduce|_foreach_.*_")  # they write to their first argument
 _VIEWS = frozenset(["view", "t", "transpose", "narrow", "squeeze"])
 _COUNTS = frozenset(["item", "len", "size", "float", "int", "time", "numpy", "detach", "sum_", "range"])
 """Functions and methods whose result is a number."""
@@ -128,10 +129,8 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
             yield "step", "step", dotted(func.value) or ast.unparse(func.value), "", 1
         case ast.Call(func=ast.Attribute(attr="backward") as func):
             yield "backward", "backward", dotted(func.value) or ast.unparse(func.value), "", 0
-        case ast.Call(func=ast.Attribute(attr="broadcast" | "all_reduce" as name), args=[first, *_]):
-            yield "broadcast", name, _base(first), "", 1
-        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if re.fullmatch("_foreach_.*_", name):
-            yield "method", name, _base(first), "", 1
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if _WRITES_FIRST.fullmatch(name):
+            yield "method" if name.startswith("_") else "broadcast", name, _base(first), "", 1
         case ast.Call(func=ast.Attribute(attr="load_state_dict" | "update_parameters" as name) as func):
             yield "load", name, dotted(func.value), "", 1
         case ast.Call(func=ast.Attribute(attr=name) as func) if name in torch_table().writes_self:

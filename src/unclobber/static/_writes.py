@@ -329,11 +329,8 @@ def backward(
     state.retained = (span, frozenset(reached | maybe)) if retain else None
     if retain:
         return
-    bits = value.nodes
-    while bits:
-        lowest = bits & -bits
-        state.freed[lowest] = span
-        bits ^= lowest
+    bits = (1 << at for at in range(value.nodes.bit_length()) if value.nodes >> at & 1)
+    state.freed |= dict.fromkeys(bits, span)
     if value.nodes:
         gone = value.nodes | value.may
         state.kept = {
