@@ -369,23 +369,28 @@ def test_an_embedding_that_is_written_by_a_mask():
 
 
 LOADED = """
+    class Own(nn.GroupNorm):
+        pass
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm = nn.GroupNorm(2, 4)
+            self.norm = {layer}(2, 4)
             {start}
         def {name}(self, weights):
             self.norm.weight.copy_(weights)
 """
 
 
-def test_a_parameter_that_another_files_caller_may_write_without_gradients():
+@pytest.mark.parametrize("layer", ["nn.GroupNorm", "Own"])
+def test_a_parameter_that_another_files_caller_may_write_without_gradients(layer):
     """TransUNet calls ``load_from`` of another file under ``no_grad``."""
-    assert found_in(LOADED.format(name="load_from", start="pass")) == []
-    assert found_in(LOADED.format(name="load_from", start="pass"), all_rules=True) != []
+    assert found_in(LOADED.format(layer=layer, name="load_from", start="pass")) == []
+    assert found_in(LOADED.format(layer=layer, name="load_from", start="pass"), all_rules=True) != []
     start = "self.load_from(torch.ones(4))"
-    assert [code for code, *_ in found_in(LOADED.format(name="load_from", start=start))] == ["UC201"]
-    assert [code for code, *_ in found_in(LOADED.format(name="forward", start="pass"))] == ["UC201"]
+    found = found_in(LOADED.format(layer=layer, name="load_from", start=start))
+    assert [code for code, *_ in found] == ["UC201"]
+    found = found_in(LOADED.format(layer=layer, name="forward", start="pass"))
+    assert [code for code, *_ in found] == ["UC201"]
 
 
 POINTER = """

@@ -246,7 +246,10 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     # Another file may call a method under `no_grad` (TransUNet's `load_from`), and calls here are followed.
     is_method = leaf and not run.at_top and run.root not in ("forward", "__init__")
     is_called = is_method and any(name == run.root != caller for name, caller, _ in run.own.calls)
-    less = int(is_called or bool(is_method and value.made and value.made.function != run.function))
+    # Nor is it known where the weight of an own class was made: `StdConv2d` there.
+    here = made.node.lineno if made.how == "copy_" else 0
+    is_older = value.made is not None and (value.made.function != run.function or value.made.line == here)
+    less = int(is_called or bool(is_method and is_older))
     is_embedding = value.data == "embedding" and made.how == "[...] ="
     if leaf == Leaf.LEAF:
         carried = "carried" if source is not None and source.grad == Grad.YES else ""
