@@ -1336,3 +1336,62 @@ def test_what_follows_cases_that_all_return(last, count):
             update(net, optimizer, x, "c")
     """
     assert len(found_in(dedent(body))) == count
+
+
+@pytest.mark.parametrize(("returned", "read", "count"), [
+    ("[x, self.decoder(z), z]", "result[0]", 0), ("[x, self.decoder(z), z]", "result[1]", 1),
+    ("list((x, self.decoder(z), z))", "result[1]", 1),
+])  # fmt: skip
+def test_an_input_that_a_network_hands_back_in_a_list(returned, read, count):
+    """The step of the autoencoder doesn't change what went in (MotionAug-CVPR2022)."""
+    body = f"""
+    class VAE(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        def forward(self, x):
+            z = self.encoder(x)
+            return {returned}
+    vae, critic = VAE(), nn.Linear(4, 1)
+    first, second = torch.optim.SGD(vae.parameters(), 0.1), torch.optim.SGD(critic.parameters(), 0.1)
+    for _ in range(3):
+        result = vae(torch.randn(2, 4))
+        first.zero_grad()
+        (result[0] - result[1]).square().mean().backward(retain_graph=True)
+        first.step()
+        second.zero_grad()
+        critic({read}).mean().backward()
+        second.step()
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("read", "count"), [("result[0]", 0), ("result[1]", 1)])
+def test_a_network_that_a_method_of_a_deriving_class_makes(read, count):
+    """The base only calls ``build_model``: the trainers of MotionAug-CVPR2022."""
+    body = f"""
+    class VAE(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        def forward(self, x):
+            return [x, self.decoder(self.encoder(x))]
+    class Trainer:
+        def __init__(self):
+            self.build_model()
+    class Adversarial(Trainer):
+        def build_model(self):
+            self.model, self.critic = VAE(), nn.Linear(4, 1)
+        def train(self, loader):
+            first = torch.optim.SGD(self.model.parameters(), 0.1)
+            second = torch.optim.SGD(self.critic.parameters(), 0.1)
+            for x in loader:
+                result = self.model(x)
+                first.zero_grad()
+                (result[0] - result[1]).square().mean().backward(retain_graph=True)
+                first.step()
+                second.zero_grad()
+                self.critic({read}).mean().backward()
+                second.step()
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count

@@ -80,8 +80,10 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     # (test_any_python_is_followed in tests/check/test_check_programs.py).
     run.attributes[cls] = attributes = {}
     for base in lineage(cls):
-        if base is not cls:
-            attributes.update(class_attributes(run, base))
+        for name, value in () if base is cls else class_attributes(run, base).items():
+            # The base only calls it: `build_model` of MotionAug's trainers.
+            if value.kind != "unknown" or method_of(cls, name) is None:
+                attributes[name] = value
     init = method_of(cls, "__init__") or method_of(cls, "initialize")  # pix2pix makes its models by name
     if init is None:
         return attributes

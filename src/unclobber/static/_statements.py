@@ -121,7 +121,10 @@ def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
 
 @follows(ast.Return)
 def _return(run: FileRun, node: ast.Return, state: FlowState) -> FlowState:
+    """Return from a function: a list that is made here is a tuple, because nothing changes it any more."""
     value = run.evaluate(node.value, state) if node.value is not None else PLAIN
+    if isinstance(node.value, ast.List) and value.data == "list":
+        value = value._replace(data="tuple")
     if run.depth == 0:
         leaves(run, state, value)
     run.returned.append((value, state))
