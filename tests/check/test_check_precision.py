@@ -1395,3 +1395,30 @@ def test_a_network_that_a_method_of_a_deriving_class_makes(read, count):
                 second.step()
     """
     assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("each", "count"), [
+    ("for client in self.clients", 0), ("for i, client in enumerate(self.clients)", 0),
+    ("client = self.clients[0]\n            for _ in range(3)", 1),
+])  # fmt: skip
+def test_one_backward_for_each_object_of_a_list(each, count):
+    """The loss of a client has a graph of its own (``split.py`` of KDD2021_CNFGNN)."""
+    body = f"""
+    class Client(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        def local_forward(self, x):
+            self.y = self.net(x)
+        def local_backward(self):
+            self.y.square().mean().backward()
+    class Server:
+        def __init__(self):
+            self.clients = nn.ModuleList([Client() for _ in range(3)])
+        def step(self, x):
+            for client in self.clients:
+                client.local_forward(x)
+            {each}:
+                client.local_backward()
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC301"] * count

@@ -304,11 +304,16 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
         else:
             known = over.items if over.data == "tuple" else parts
             bind(run, node.target, known[turn] if turn < len(known) else elements(run, over, state), state)
-            # The only turn that is followed stands for the first and the last (DETR's `MLP`).
             for part in ast.walk(node.target) if turn or is_any else ():
-                if isinstance(part, ast.Name) and (number := state.names.get(part.id, PLAIN).turn):
+                held = state.names.get(getattr(part, "id", ""), PLAIN)
+                if isinstance(part, ast.Name) and held.turn:
+                    # The only turn that is followed stands for the first and the last (DETR's `MLP`).
                     which = "later" if turn else "only"
-                    state.names[part.id] = TURN._replace(data=number._replace(which=which))
+                    state.names[part.id] = TURN._replace(data=held.turn._replace(which=which))
+                # It is another object than that of the turn before (`split.py` of KDD2021_CNFGNN).
+                for key, each in state.attributes.items() if turn and held.name else ():
+                    if key.startswith(f"{held.name}."):
+                        state.attributes[key] = each._replace(nodes=0)
         run.continues = []
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
