@@ -1422,3 +1422,38 @@ def test_one_backward_for_each_object_of_a_list(each, count):
                 client.local_backward()
     """
     assert [code for code, *_ in found_in(body)] == ["UC301"] * count
+
+
+WRITTEN_INPUT = """
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, h):
+        {body}
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, {gradient}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.register_buffer("mean", torch.zeros(3))
+    def forward(self, x):
+        h = self.fc(x)
+        y = Scale.apply(x, {given})
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(("body", "gradient", "given", "result", "count"), [
+    ("h.mul_(2); return x + h", "grad * 2", "h", "y + h", 1),
+    ("h.mul_(2); return x + h", "grad * 2", "h", "y", 0),
+    ("h.mul_(2); return x + h", "grad * 2", "h.view(-1)", "y + h", 0),
+    ("h.mul_(2); return x + h", "grad * 2", "self.mean", "y", 1),
+    ("h.mul_(2); return x + h", "None", "self.mean", "y", 0),
+    ("h.mul_(2); return x, h", "grad * 2", "h", "y", 1),
+    ("y = h; y.mul_(2); return x, y", "grad * 2", "h", "y", 1),
+])  # fmt: skip
+def test_an_input_that_a_function_writes_and_nobody_reads(body, gradient, given, result, count):
+    """Nor is a buffer's gradient wrong: CSPN_monodepth's statistics, OpenNMT's ``sparsemax``."""
+    text = WRITTEN_INPUT.format(body=body, gradient=gradient, given=given, result=result)
+    assert [code for code, *_ in found_in(text)] == ["UC103"] * count

@@ -19,14 +19,15 @@ _CALLED = re.compile(r"\b(?:torch|F)\.(\w+)\((\w+)[,)]")  # a function of torch 
 class FunctionRules:
     """Checks of ``forward`` or ``backward`` of a Function: does it write to tensors that are not its own?"""
 
-    def __init__(self, run: FileRun, node: FunctionNode) -> None:
+    def __init__(self, run: FileRun, cls: ast.ClassDef, node: FunctionNode) -> None:
         """Collect the method's parameters, the values of its names and names that are certainly tensors."""
         self.run = run
+        self.cls = cls
         self.nodes = list(ast.walk(node))
         self.text = unparsed(node)
         names = [argument.arg for argument in node.args.args]
         self.ctx = names[0] if names else "ctx"
-        self.given = frozenset(names[1:])
+        self.given = names[1:]
         self.values = [
             (part.id, assignment.value)
             for assignment in self.nodes
@@ -35,9 +36,10 @@ class FunctionRules:
             for part in ast.walk(target)
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)  # `y[i] = 0` only reads `y`
         ]
-        self.saved = {name for name, value in self.values if _is_saved(value)}
+        saved = [name for name, value in self.values if getattr(value, "attr", "") == "saved_tensors"]
         # Writes to names of other values reach no saved tensor.
-        self.rebound = {name for name, value in self.values if not _is_saved(value)}
+        self.rebound = {name for name, value in self.values if getattr(value, "attr", "") != "saved_tensors"}
+        self.saved = {*saved} - self.rebound
         self.tensors = {
             n.value.id
             for n in self.nodes
@@ -50,33 +52,54 @@ class FunctionRules:
 
     def forward(self) -> None:
         """Suspect unmarked writes to inputs, tensors kept on ``ctx``, marked ones that aren't returned."""
-        calls = re.findall(r"mark_dirty\(([^)]*)\)", self.text)
-        marked = {name.strip() for names in calls for name in names.split(",")}
+        returned = [n for n in self.nodes if isinstance(n, ast.Return) and n.value is not None]
+        parts = [p for e in returned for p in (e.value.elts if isinstance(e.value, ast.Tuple) else [e.value])]
+        results = set(map(_itself, parts))
+        marked = {*", ".join(re.findall(r"mark_dirty\(([^)]*)\)", self.text)).split(", ")}
         for statement, name, how, surely in self._writes():
             if (given := self._given(name)) is not None and marked.isdisjoint((given, name)):
                 surely |= given in self.tensors
                 if surely or how == "[...] =":
-                    self._suspect(CheckRule.UNMARKED, HIGH if surely else HIGH - 1, statement, given, how)
+                    is_seen = results & self._names_of(given) or self._is_read_again(given)
+                    confidence = (HIGH if surely else HIGH - 1) - (not is_seen)
+                    self._suspect(CheckRule.UNMARKED, confidence, statement, given, how)
         for assignment in self.nodes:
             match assignment:
                 case ast.Assign([ast.Attribute(held, attr), *_], ast.Name(name)) if dotted(held) == self.ctx:
-                    if name in self.tensors & self.given:
+                    if name in self.tensors.intersection(self.given):
                         self._suspect(CheckRule.CTX, HIGH - 1, assignment, name, f"{self.ctx}.{attr}")
-        returned = [n for n in self.nodes if isinstance(n, ast.Return) and n.value is not None]
-        parts = [p for e in returned for p in (e.value.elts if isinstance(e.value, ast.Tuple) else [e.value])]
         made = [n.value for n in self.nodes if isinstance(n, (ast.Assign, ast.Return))]
         # What an own function was given may be what it returns (`linear_quantize` of distiller).
         calls_own = [call for call in made if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)]
         for name in sorted(marked.difference(_itself(a) for call in calls_own for a in call.args)):
-            same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
-            if not name.isidentifier() or not returned or same & set(map(_itself, parts)):
+            if not name.isidentifier() or not returned or results & self._names_of(name):
                 continue
             wrote = (statement for statement, target, _, _ in self._writes() if target == name)
             self._suspect(CheckRule.DIRTY, HIGH, next(wrote, returned[0]), name, "")
 
     def _given(self, name: str) -> str | None:  # the parameter that a name is
-        own = (each for each in self.given - self.rebound if name == each or self._is_only(name, each))
+        own = (each for each in self.given if each not in self.rebound and name in self._names_of(each))
         return next(own, None)
+
+    def _names_of(self, tensor: str) -> set[str]:
+        return {tensor, *(variable for variable in self.rebound if self._is_only(variable, tensor))}
+
+    def _is_read_again(self, name: str) -> bool:
+        """Return whether the file gives an attribute for an input, or a name that it reads afterwards.
+
+        What gets no gradient, as batch norm's statistics, and a value without a name do no harm.
+        """
+        at = self.given.index(name)
+        gradients = [n.value for n in ast.walk(self.cls) if isinstance(n, ast.Return)]
+        if any(isinstance(g, ast.Tuple) and "None" in map(unparsed, g.elts[at : at + 1]) for g in gradients):
+            return False
+        call = rf"(?:(\w+) = )?\b{self.cls.name}(?:\(\))?\.apply\(([^()]*)\)"
+        until_next = r"(?=(.*?)(?:\n *def |\Z))"
+        for target, values, after in re.findall(call + until_next, unparsed(self.run.index.tree), re.DOTALL):
+            given = "".join(values.split(", ")[at : at + 1])
+            if "." in given or (given not in ("", target) and re.search(rf"\b{re.escape(given)}\b", after)):
+                return True
+        return False
 
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
@@ -85,7 +108,7 @@ class FunctionRules:
     def backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
         for statement, name, how, _ in self._writes():
-            if name in self.saved - self.rebound:
+            if name in self.saved:
                 self._suspect(CheckRule.BACKWARD_SAVED, HIGH - 1, statement, name, how)
             elif (given := self._given(name)) is not None:
                 self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, given, how)
@@ -120,7 +143,3 @@ def _itself(node: ast.expr | None) -> str | None:
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writes:
         node = node.func.value
     return node.id if isinstance(node, ast.Name) else None
-
-
-def _is_saved(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Attribute) and value.attr == "saved_tensors"

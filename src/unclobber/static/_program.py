@@ -71,7 +71,7 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
         name = f"{cls.name}.{method.name}"
         if is_function and method.name in ("forward", "backward") and has_decorator(method, "staticmethod"):
             run.function = name  # torch refuses a Function that is not static
-            getattr(FunctionRules(run, method), method.name)()
+            getattr(FunctionRules(run, cls, method), method.name)()
         elif not is_function and method.name != "__init__":
             follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name, left)
     if not is_function:
