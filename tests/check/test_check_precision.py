@@ -1457,3 +1457,24 @@ def test_an_input_that_a_function_writes_and_nobody_reads(body, gradient, given,
     """Nor is a buffer's gradient wrong: CSPN_monodepth's statistics, OpenNMT's ``sparsemax``."""
     text = WRITTEN_INPUT.format(body=body, gradient=gradient, given=given, result=result)
     assert [code for code, *_ in found_in(text)] == ["UC103"] * count
+
+
+@pytest.mark.parametrize(("test", "count"), [
+    ("torch.is_grad_enabled()", 0), ("not torch.is_grad_enabled()", 1), ("x.is_contiguous()", 1),
+])  # fmt: skip
+def test_a_branch_without_gradients(test, count):
+    """OpenFold's blocks add in place only where ``torch.is_grad_enabled()`` is false."""
+    body = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+        def forward(self, x):
+            h = torch.sigmoid(self.fc(x))
+            if {test}:
+                h = h + x
+            else:
+                h += x
+            return h
+    """
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count

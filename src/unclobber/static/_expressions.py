@@ -163,6 +163,8 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
             value = run.evaluate(test, state)
             if isinstance(value.data, Constant):
                 return bool(value.data.value)
+        case ast.Call() if run.index.full(test.func) == "torch.is_grad_enabled":
+            return state.mode == 0
     return next((holds for holds in (True, False) if (text, holds) in state.guards), None)
 
 
