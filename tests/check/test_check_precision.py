@@ -1478,3 +1478,36 @@ def test_a_branch_without_gradients(test, count):
             return h
     """
     assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
+HOLDS_MLP = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = MLP()
+    def forward(self, x):
+        return self.mlp(x)
+"""
+
+
+@pytest.mark.parametrize(("lower", "count"), [("", 1), (".lower()", 1), (".strip()", 0)])
+@pytest.mark.parametrize("use", ["MLP()(torch.ones(3)).sum().backward()", HOLDS_MLP], ids=["top", "part"])
+def test_an_activation_that_a_text_chooses(lower, use, count):
+    """The class of rlrd-aaai2022 compares its default in small letters."""
+    body = f"""
+class MLP(nn.Module):
+    def __init__(self, activation="relu"):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+        if activation{lower} == "tanh":
+            self.activation = torch.tanh
+        elif activation{lower} == "relu":
+            self.activation = torch.relu
+    def forward(self, x):
+        y = self.activation(self.fc(x))
+        with torch.no_grad():
+            y /= y.max()
+        return y
+{use}
+"""
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count

@@ -144,7 +144,7 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
         once = home_of(init).assigned_attributes[name] == text.count(f"self.{name} = ")
         # What is in a `Sequential` of a list, which `__init__` rebuilds by its arguments, is not certain.
         plain = isinstance(value.data, ModuleData) and not value.data.parts
-        plain |= value.kind == "object" and value in call.every
+        plain |= value.kind == "library" or (value.kind == "object" and value in call.every)
         if owner == made.name and once and (plain or name == ANY or isinstance(value.data, Constant)):
             constants[name] = value
 

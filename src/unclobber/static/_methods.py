@@ -242,6 +242,12 @@ def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call.receiver
 
 
+@transfers("any", "lower upper")
+def _text(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    text = getattr(call.receiver.data, "value", None)
+    return PLAIN._replace(data=Constant(getattr(text, call.name)())) if isinstance(text, str) else None
+
+
 # --- sequences ---------------------------------------------------------------------------------------
 @transfers("sequence", "values copy")
 def _values(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
@@ -318,14 +324,14 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
     if receiver.may_be_tensor and table.knows(name):
+        if name not in _ELSEWHERE:
+            state.sure |= receiver.places
         is_sure, operands = state.is_sure(receiver), [call.holder, *call.nodes]
         made = operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
         if is_sure:
             return made
         result = unknown_result(run, state, values, strong=receiver.kind == "unknown")
         result = result._replace(may=result.may | made.may)
-        if name not in _ELSEWHERE:
-            state.sure |= receiver.places
         if receiver.kind == "tensor":
             return result
         views = {overload.view for overload in table.overloads(name)}
