@@ -61,8 +61,6 @@ class Context:
         """Find the frames in the tree."""
         self.pasted = pasted
         self.tree = tree
-        self.is_refused = pasted.kind not in ("saved", "second_backward", None) and not pasted.is_late
-        """Whether the error was raised at the write."""
         self.needed: list[FramePlace] = []
         for scope, at in tree.located(pasted.frames):
             near = [a for a, name, *_ in scope.calls if a == at or (name == "backward" and abs(a - at) < 13)]
@@ -171,7 +169,7 @@ def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
     kind, places = context.pasted.kind, context.needed
     if kind in ("saved", "second_backward", None):
         return
-    last = places[-1] if places and context.is_refused else None
+    last = places[-1] if places and context.pasted.is_refused else None
     if last is not None and last.scope.path == site.path and site.line <= last.line <= site.end_line:
         points = 3.0 if context.pasted.is_cut and not site.how else 14.0
         yield Clue(points, "the last frame of the tree is this line")
@@ -266,8 +264,7 @@ def _made(site: WriteSite, context: Context) -> str:
     """Return the text that made the target, the newest before the write; through one attribute of a class."""
     file = context.tree.files[site.path]
     scope = file.scope(site.line)
-    name = re.escape(site.target)
-    if not name:
+    if not (name := re.escape(site.target)):
         return ""
     pattern = rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
     for line in range(site.line - 1, max(scope.line, site.line - 60), -1):

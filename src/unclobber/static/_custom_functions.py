@@ -81,8 +81,8 @@ class FunctionRules:
         own = (each for each in self.given if each not in self.rebound and name in self._names_of(each))
         return next(own, None)
 
-    def _names_of(self, tensor: str) -> set[str]:
-        return {tensor, *(variable for variable in self.rebound if self._is_only(variable, tensor))}
+    def _names_of(self, tensor: str) -> set[str]:  # and those whose every value is it: `y = x.mul_(2)`
+        return {tensor, *self.rebound.difference(n for n, value in self.values if _itself(value) != tensor)}
 
     def _is_read_again(self, name: str) -> bool:
         """Return whether the file gives an attribute for an input, or a name that it reads afterwards.
@@ -100,10 +100,6 @@ class FunctionRules:
             if "." in given or (given not in ("", target) and re.search(rf"\b{re.escape(given)}\b", after)):
                 return True
         return False
-
-    def _is_only(self, name: str, tensor: str) -> bool:
-        """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
-        return {_itself(value) for variable, value in self.values if variable == name} == {tensor}
 
     def backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""

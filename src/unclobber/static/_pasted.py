@@ -67,7 +67,7 @@ class Pasted:
     saver: str = ""  # the node whose backward failed, by anomaly mode, without `Backward`
     forward: tuple[PastedFrame, ...] = ()  # the frames of the save, by anomaly mode, the outermost first
     is_guessed: bool = False  # whether only words speak of an in-place operation, none of torch's sentences
-    is_late: bool = False  # whether torch refused the use of a view, and its base was written before
+    is_refused: bool = False  # whether torch refused the write itself, not a later use of what it changed
     is_cut: bool = False  # whether frames follow the last sentence, so that the innermost ones may lack
 
     @property
@@ -118,7 +118,7 @@ def read_pasted(text: str) -> Pasted:
         saver=_operation(saver[1]) if saver else "",
         forward=_frames(text[inner]),
         is_guessed=is_guessed,
-        is_late=kind == "multi_view" and re.search("its base or another view", flat) is not None,
+        is_refused=kind not in ("saved", "second_backward", None) and "its base or another view" not in flat,
         is_cut=bool(tail) and not re.search(_SENTENCES[kind or "saved"], tail, re.I),
     )
 

@@ -98,7 +98,7 @@ def _sites(context: Context) -> Iterator[WriteSite]:
     """Yield the places of the tree, and the line that torch refused if nothing is known to write there."""
     sites = [site for site in context.tree.sites if _may_be(site, context.pasted)]
     yield from sites
-    if context.is_refused and context.needed:
+    if context.pasted.is_refused and context.needed:
         scope, at = context.needed[-1]
         if not any(s.path == scope.path and s.line <= at <= s.end_line for s in sites):
             width = len(context.tree.files[scope.path].lines[at - 1])
