@@ -6,10 +6,13 @@ import pytest
 import torch
 from guarded_twins import assert_as_written, ramp
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import unclobber
 from torch_features import needs
 from torch_words import quiet_script
+
+WEIGHT = torch.tensor(0.5, requires_grad=True)
 
 
 def body(x):
@@ -18,6 +21,11 @@ def body(x):
     y[0] = 0
     y.add_(1)
     return (y**2).sum()
+
+
+def checkpointed(row):
+    """A checkpoint, which saves its inputs in torch's Python code."""
+    return checkpoint(lambda x: (x * WEIGHT).sin(), row, use_reentrant=False)
 
 
 @quiet_script
@@ -31,10 +39,12 @@ def body(x):
         lambda x: torch.func.hessian(lambda v: (v**3).sum())(x),
         lambda x: torch.func.vmap(lambda row: row.clone().add_(1).exp())(x.view(2, 2)),
         lambda x: torch.func.vmap(torch.func.grad(body))(x.view(2, 2)),
+        lambda x: torch.func.vmap(checkpointed)(x.view(2, 2)).detach(),
         lambda x: torch.autograd.functional.hessian(lambda v: (v**3).sum(), x),
     ],
-    ids=["grad", "vjp", "jvp", "jacrev", "hessian", "vmap", "vmap of grad", "functional.hessian"],
-)
+    ids=["grad", "vjp", "jvp", "jacrev", "hessian", "vmap", "vmap of grad", "vmap of a checkpoint",
+         "functional.hessian"],
+)  # fmt: skip
 def test_transforms_are_left_alone(transform):
     """The same numbers as without us, and guard goes on afterwards."""
     start = ramp(4, grad=False)

@@ -373,8 +373,9 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     new, bytes_of = SavedTensor.__new__, open_memory.bytes_of
     ref = weakref.ref
     helpers = _HELPERS
-    usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
-    dispatch_modes, is_traced = compat.unseen.dispatch_modes, compat.unseen.is_traced
+    usual, is_wrapper = compat.unseen.USUAL, compat.tensors.is_functorch_wrapper
+    function_modes, is_traced = compat.unseen.function_modes, compat.unseen.is_traced
+    dispatch_modes = compat.unseen.dispatch_modes
     kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, Stack, bool] = (None, -1, 0, -1, (), False)
@@ -388,8 +389,9 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             caller: Any = getframe(1)
         except ValueError:
             caller = _NoFrame
-        # `is_usual` in place, because the call costs a twentieth of all this.
-        if type(tensor) in usual and not function_modes() and not dispatch_modes() and not is_traced():
+        # `is_usual` in place, because the call costs a twentieth of all this. A `vmap`'s batch has no memory.
+        is_plain = type(tensor) in usual and not is_wrapper(tensor)
+        if is_plain and not function_modes() and not dispatch_modes() and not is_traced():
             requires_grad = saved.requires_grad = tensor.requires_grad
             base = tensor._base
             saved.alias = tensor.detach()
