@@ -59,27 +59,33 @@ def test_transforms_are_left_alone(transform):
     torch.testing.assert_close(w.grad, 2 * w.detach().exp() ** 2, rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
-@pytest.mark.parametrize("name", ["abs", "prod", "logsumexp"])
-def test_transforms_keep_nothing(context, name):
-    """Their backwards save their own results, of which a record with its history would be a cycle."""
+LOSSES = {
+    "abs": lambda w: w.abs().sum(),
+    "prod": lambda w: w.prod(),
+    "logsumexp": lambda w: w.logsumexp(0),
+    "tanh of a parameter": lambda w: (w * WEIGHT).tanh().sum(),
+    "exp_ of a parameter": lambda w: (w * WEIGHT).exp_().sum(),
+}
 
-    def loss(w):
-        return getattr(w, name)(0).sum() if name == "logsumexp" else getattr(w, name)().sum()
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_transforms_keep_nothing(context, loss):
+    """What saves its own result keeps it without its history, with which it would be a cycle."""
 
     def count():
         gc.collect()
         return sum(type(each) is torch.Tensor for each in gc.get_objects())
 
     x, twice = torch.linspace(1, 2, 5), torch.func.grad(lambda w: torch.func.grad(loss)(w).square().sum())
-    expected = torch.func.grad(loss)(x), twice(x)
+    runs = [lambda: torch.func.grad(loss)(x), lambda: twice(x), lambda: torch.func.hessian(loss)(x)]
+    expected = [run() for run in runs]
     with context():
-        assert torch.equal(torch.func.grad(loss)(x), expected[0])
-        assert torch.equal(twice(x), expected[1])
+        assert all(torch.equal(run(), right) for run, right in zip(runs, expected, strict=True))
         before = count()
         for _ in range(5):
-            torch.func.grad(loss)(x)
-            twice(x)
+            for run in runs:
+                run()
         assert count() == before
 
 

@@ -180,15 +180,14 @@ class SavedTensorHooks:
         hooks = self
 
         def transformed_pack(tensor: torch.Tensor) -> tuple[Any, ...]:
-            """Record the memory below the wrappers, and keep what torch would: results without a history."""
-            number, node = compat.graph.next_sequence_number(), compat.graph.grad_fn(tensor)
+            """Record the memory below the wrappers. Keep the tensor without its history, which torch adds."""
             _, *held = compat.compilers.layers(tensor)
             with compat.compilers.outside_transforms():
                 record = hooks.pack(held[-1] if held else tensor)
             record.held, record.origin = None, weakref.ref(tensor)  # `ctx.saved_tensors` hands the wrapper on
-            kept, counted, nodes = tensor, tensor, 1 + sum(below.requires_grad for below in held)
-            # Each transform has made a node of the running operation (test_transforms_keep_nothing).
-            if node is not None and compat.graph.sequence_number(node) + nodes >= number:
+            kept = counted = tensor
+            # The node's own result would be a cycle with its history (test_transforms_keep_nothing).
+            if compat.graph.grad_fn(tensor) is not None:
                 counted = compat.tensors.detached(tensor)
                 kept = compat.compilers.rewrapped(tensor, held[0]) if held else record.alias
             # Last, because torch 2.6 warns if this object, which has weak references, dies before wrappers.
@@ -209,7 +208,8 @@ class SavedTensorHooks:
                 origins[-1] = None  # an old value is no tensor of the program's
             return tensor if again is None else again
 
-        return (transformed_pack, transformed_unpack) if self._innermost() else None
+        pair = transformed_pack, compat.kept.recognizable(transformed_unpack)
+        return pair if self._innermost() else None
 
     def resume(self) -> None:  # the code that refuses hooks has ended
         if self._set_aside:

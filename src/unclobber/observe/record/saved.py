@@ -379,19 +379,20 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
         if itself is not None and edges[0] == edges[-1]:
             tensor = itself
             saved.origin = weakref.ref(itself)
+    node: Any = None if tensor is None else compat.graph.grad_fn(tensor)
+    keeps = node is None or not compat.graph.has_unnamed_saves(node)
+    # If the node that made the tensor has saved it, the original would keep node and record alive. What a
+    # transform's hook packs begins with the record (test_transforms_keep_nothing).
+    packed = compat.kept.raw_saved(node) if keeps and node is not None else ()
+    is_result = any(kept is saved or (type(kept) is tuple and kept[0] is saved) for _, kept in packed)
     if not saved.requires_grad:
-        # A transform's wrapper may be the result of the node that saves it (test_transforms_keep_nothing).
-        if tensor is None or not tensor.requires_grad:
+        if keeps and not is_result:
             entry.original = saved.base() if tensor is None and saved.base is not None else tensor
         return
-    if tensor is None or saved.alias._version != saved.version:
+    if tensor is None or node is None or saved.alias._version != saved.version:
         return
-    node: Any = compat.graph.grad_fn(tensor)
-    if node is None:
-        return
-    keeps = saved.base is None and not compat.graph.has_unnamed_saves(node)
-    # If the node that made the tensor has saved it, the original would keep node and record alive.
-    if keeps and any(kept is saved for _, kept in compat.kept.raw_saved(node)):
+    keeps = keeps and saved.base is None
+    if keeps and is_result:
         return
     entry.history = History.of(node, tensor.output_nr)
     if keeps:
