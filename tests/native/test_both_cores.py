@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import unclobber
 from unclobber.model import PACKAGE
 from unclobber.observe.hooks import gradients, saves
-from unclobber.observe.hooks.autocast import copies
 from unclobber.observe.hooks.backward import marker
 from unclobber.observe.native import core, place, selftest
 from unclobber.observe.record import SavedTensor, running
@@ -488,9 +487,9 @@ def functions_run(act):
 
 
 @pytest.mark.skipif(core.choose().saves != "engine", reason="Python decides where its queue holds the saves")
-def test_a_training_step_runs_the_programs_python_alone(monkeypatch):
+def test_a_training_step_runs_the_programs_python_alone():
     """Every training loop pays for each function of the package's, and finds it among its frames."""
-    monkeypatch.setattr(copies, "_used", False)  # as in a process without an autocast region
+    unclobber.uninstall()  # an autocast region of an earlier context has its backwards looked at by Python
     layer = torch.nn.Linear(3, 3)
     layer.register_full_backward_hook(lambda *_: None)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)

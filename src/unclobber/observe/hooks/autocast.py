@@ -80,6 +80,7 @@ class CopiedWeights(Listener):
     def forget(self) -> None:  # their ends will not be seen
         self.pending.clear()
         self._thread = _ThreadRegions()
+        self._used = False
 
     def follow_backwards(self) -> Callable[[], None]:
         """Be notified of backward calls once a region that casts was entered. Return what ends it."""
