@@ -84,7 +84,8 @@ def of_program() -> Stack:
     :func:`capture`, which serves what happens at every save. The native core has its own version.
     """
     if Elsewhere.of_program is not None:
-        return (*Elsewhere.of_program(), *Elsewhere.engine_is_called_at())
+        stack, callers = Elsewhere.of_program(), Elsewhere.engine_is_called_at()
+        return (*stack, *callers) if callers else stack
     frame: FrameType | None = sys._getframe(1)
     depth = 2
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):

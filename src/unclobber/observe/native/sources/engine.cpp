@@ -146,10 +146,8 @@ PyObject* leave(PyObject*, PyObject* object) {
       break;
     }
   }
-  if (sessions.load(std::memory_order_relaxed) == 0) {
-    views::forget();
-    stacks::sweep(true);
-  }
+  // Stacks stay known for a session that is entered soon, until all that is installed is taken away.
+  if (sessions.load(std::memory_order_relaxed) == 0) views::forget();
   drop_now();
   return PyBool_FromLong(left.queue != nullptr);
 }

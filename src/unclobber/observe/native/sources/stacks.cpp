@@ -269,9 +269,13 @@ PyObject* tuple_of(const Stack* stack) { return tuple_of(stack->frames, stack->c
 
 PyObject* of_program(PyObject*, PyObject*) {
   Stack* stack = of_programs();
-  Owned made(tuple_of(stack));
+  if (stack->tuple == nullptr) {
+    Owned made(tuple_of(stack));
+    if (stack->tuple == nullptr) stack->tuple = made.release();  // as in `Operation::tuple`
+  }
+  PyObject* frames = Py_NewRef(stack->tuple);
   leave(stack);
-  return made.release();
+  return frames;
 }
 
 void sweep(bool all) {
@@ -294,6 +298,7 @@ void sweep(bool all) {
   }
   for (Stack* stack : unused) {
     for (int i = 0; i < stack->count; i++) Py_DECREF(stack->frames[i].code);
+    Py_XDECREF(stack->tuple);
     delete[] stack->frames;
     delete stack;
   }

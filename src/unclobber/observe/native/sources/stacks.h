@@ -16,6 +16,7 @@ struct Stack {
   int count = 0;
   std::atomic<int> library{-1};  // whether all frames are a library's; -1: not computed yet
   unclobber_frame* frames = nullptr;
+  PyObject* tuple = nullptr;  // what `of_program` returns; under the interpreter's lock
 };
 
 // One run of an operation: what it saves has one tuple in common, which no other operation has.
