@@ -1511,3 +1511,33 @@ class MLP(nn.Module):
 {use}
 """
     assert [code for code, *_ in found_in(body)] == ["UC101"] * count
+
+
+@pytest.mark.parametrize(("made", "kept", "count"), [
+    ("[a, b]", "[cells[0].detach(), cells[1].detach()]", 0), ("(a, b)", "[c.detach() for c in cells]", 0),
+    ("(a, b)", "[cells[0].detach(), cells[1].detach()]", 0), ("[a, b]", "[cells[0].detach(), cells[1]]", 1),
+])  # fmt: skip
+def test_state_in_a_list_that_a_step_detaches(made, kept, count):
+    """Of several turns with one step, as in doom-net-pytorch, the state of each layer is detached after it."""
+    body = f"""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x, cells):
+        a, b = cells
+        a = torch.tanh(self.one(x) + a)
+        b = torch.tanh(self.two(a) + b)
+        return {made}, b
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+cells = [torch.zeros(3, 4), torch.zeros(3, 4)]
+for batch in range(12):
+    cells, y = net(torch.randn(3, 4), cells)
+    loss = y.sum()
+    if batch % 4 == 3:
+        loss.backward()
+        optimizer.step()
+        cells = {kept}
+"""
+    assert [code for code, *_ in found_in(body)] == ["UC101"] * count

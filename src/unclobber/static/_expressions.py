@@ -59,8 +59,7 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
         return defined
     if (library := index.imports.get(name, "numpy" if name == "np" else None)) is not None:
         return Value("library", grad=Grad.NO, data=library)  # `np` also of `from tools import *`
-    made = Value(places=run.new_place(), name=name, given=True)
-    return state.names.setdefault(name, made.by_name(name))
+    return state.names.setdefault(name, Value(places=run.new_place(), name=name, given=True).by_name(name))
 
 
 @follows(ast.Tuple, ast.List)

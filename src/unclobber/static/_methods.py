@@ -183,8 +183,7 @@ def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | No
         parts = [key for key in state.attributes if key.startswith(f"{name}.") and key.endswith(".training")]
         mode = PLAIN._replace(data=Constant(True)) if is_on else PLAIN
         state.attributes |= dict.fromkeys([f"{name}.training", *parts], mode)
-    made = PLAIN if call.name == "state_dict" else call.receiver
-    return None if method else made
+    return None if method else PLAIN if call.name == "state_dict" else call.receiver
 
 
 @transfers("object class", "")

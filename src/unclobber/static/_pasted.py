@@ -83,8 +83,7 @@ class Pasted:
         if self.expected == 0 or re.search("Bool|Byte|Char|Short|Int|Long|sparse", self.dtype):
             return False
         views = ("T", "AsStrided", "Broadcast", "Transpose", "Permute")
-        is_matrix = len(self.shape or (0, 0)) == 2
-        return self.node in ("", "Broadcast") or (self.node in views and is_matrix)
+        return self.node in ("", "Broadcast") or (self.node in views and len(self.shape or (0, 0)) == 2)
 
 
 def read_pasted(text: str) -> Pasted:

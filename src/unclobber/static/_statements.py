@@ -12,8 +12,8 @@ from ._expressions import condition, truth
 from ._index import FunctionNode, calls, globals_of, home_of, method_of, mode_of, unparsed
 from ._inlining import defaults_of, inline
 from ._operations import operation
-from ._state import FlowState, merge
-from ._values import PLAIN, TURN, Constant, Grad, Leaf, Value, constant, renamed_part, sequence
+from ._state import FlowState, Guards, merge
+from ._values import PLAIN, TURN, Constant, Grad, Leaf, Use, Value, constant, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
@@ -179,27 +179,32 @@ def _leave_behind(
     clock, node, _ = run.round
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
     (text, holds), is_stepped = condition, left.steps != right.steps
+    guards = [frozenset({(text, each)} if is_stepped else {}) for each in (not holds, holds)]
     bound: tuple[dict[str, tuple[Value, Value]], ...] = ({}, {})
-    tables = [(state.names, state.attributes) for state in (merged, left, right)]
-    for names, lefts, rights in zip(*tables, strict=True):
+    for names, lefts, rights in zip(*((s.names, s.attributes) for s in (merged, left, right)), strict=True):
         for name in [name for name, value in lefts.items() if rights.get(name, value) is not value]:
             value, yes, no = names[name], lefts[name], rights[name]
             if is_stepped and value.kind == "sequence" and not (yes.items and no.items):
                 # The branch with the step emptied it: `pending.clear()`, for items of an unknown loader.
-                names[name] = value = value._replace(
-                    items=tuple(item._replace(may=0) for item in value.items)
-                )
-            if (clock or is_stepped) and (value.may or value.uses):
-                uses = yes.uses & no.uses
-                for use in value.uses - uses:
-                    if use.clock > clock:
-                        alone = {(text, holds is (use in yes.uses))} if is_stepped else set()
-                        uses |= {use._replace(guards=use.guards | alone)}
+                emptied = tuple(item._replace(may=0) for item in value.items)
+                names[name] = value = value._replace(items=emptied)
+            if (clock or is_stepped) and (value.may or value.uses or value.items):
+                in_each = [Value.history_of(each.nested())[2] for each in (yes, no)]
                 may = value.may & (-(2 << node) | yes.may & no.may)
-                names[name] = value = value._replace(uses=uses, may=may)
+                names[name] = value = _guarded(value, in_each, guards, clock)._replace(may=may)
             for end, old in zip(bound, (yes, no), strict=True):
                 end.update({name: (value, old)} if value is not old else {})
     return bound
+
+
+def _guarded(value: Value, in_each: list[frozenset[Use]], guards: list[Guards], clock: int) -> Value:
+    """Guard a use that one branch alone left, in an item, too (``cells`` of doom-net-pytorch), by the step's condition."""
+    uses = frozenset.intersection(value.uses, *in_each)
+    for use in value.uses - uses:
+        if use.clock > clock:
+            uses |= {use._replace(guards=use.guards | guards[use in in_each[0]])}
+    items = tuple(_guarded(item, in_each, guards, -1) for item in value.items if guards[0]) or value.items
+    return value._replace(uses=uses, items=items)
 
 
 @lru_cache(maxsize=1024)
@@ -274,8 +279,7 @@ def _loop(run: FileRun, node: _Loop, state: FlowState) -> FlowState:
     breaks: list[FlowState] = []
     with run.within(breaks=breaks, continues=[]):
         state = _rounds(run, node, over, state)
-    if endless and breaks:
-        state.dead = True
+    state.dead |= endless and bool(breaks)
     for left in breaks:
         left.dead = False
         state = merge(left, state)

@@ -196,8 +196,7 @@ def turn_from(start: Sequence[Value]) -> Value:  # the first turn's number, if i
 
 NEVER = 1 << 60  # the time of a use for which no change of the parameters is too early: none was kept
 ANY = "*"  # the key of attributes whose names are computed
-CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
-"""torch's modules that hold others as items."""
+CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})  # of torch's, which hold others as items
 
 
 def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
