@@ -17,7 +17,7 @@ from .._text import Splice
 from ..project import Project
 from ._sites import callers, overwrites_parameters, saved_statements
 
-_NOTE = "a last resort, which copies all weights of `{}`: their gradient stays that of the forward's values"
+_NOTE = "a last resort, with the old weights of `{}`: for a gradient at the new ones, run the forward again"
 _WIDEST = 100  # columns of a line that is not wrapped
 _PARAMETERS = "{{n: p.clone() for n, p in {0}.named_parameters()}}"
 
