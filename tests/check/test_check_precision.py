@@ -1518,7 +1518,7 @@ class MLP(nn.Module):
     ("(a, b)", "[cells[0].detach(), cells[1].detach()]", 0), ("[a, b]", "[cells[0].detach(), cells[1]]", 1),
 ])  # fmt: skip
 def test_state_in_a_list_that_a_step_detaches(made, kept, count):
-    """Of several turns with one step, as in doom-net-pytorch, the state of each layer is detached after it."""
+    """The state of each layer is detached after the step of several turns, as in doom-net-pytorch."""
     body = f"""
 class Net(nn.Module):
     def __init__(self):

@@ -198,7 +198,7 @@ def _leave_behind(
 
 
 def _guarded(value: Value, in_each: list[frozenset[Use]], guards: list[Guards], clock: int) -> Value:
-    """Guard a use that one branch alone left, in an item, too (``cells`` of doom-net-pytorch), by the step's condition."""
+    """Guard uses that one branch left, in items, too (doom-net-pytorch), by the condition of its step."""
     uses = frozenset.intersection(value.uses, *in_each)
     for use in value.uses - uses:
         if use.clock > clock:
