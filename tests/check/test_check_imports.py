@@ -412,9 +412,8 @@ def test_one_function_that_several_files_call(tmp_path):
     assert [os.path.basename(write.site.path) for write in found.writes] == ["a.py", "b.py"]
 
 
-@pytest.mark.parametrize(("mode", "count"), [("net.train()", 0), ("net.eval()", 1)])
-def test_the_mode_of_a_network_of_another_file(tmp_path, mode, count):
-    """In training mode alone it computes a loss, which is the last turn's in evaluation."""
+def test_the_state_of_a_network_of_another_file(tmp_path):
+    """In training mode alone it computes a loss, which is the last turn's in evaluation: on request."""
     counter = """
         import torch.nn as nn
         class Counter(nn.Module):
@@ -429,7 +428,7 @@ def test_the_mode_of_a_network_of_another_file(tmp_path, mode, count):
                 else:
                     return final
         """
-    body = f"""
+    body = """
         import torch
         from counter import Counter
         net = Counter()
@@ -440,10 +439,11 @@ def test_the_mode_of_a_network_of_another_file(tmp_path, mode, count):
             optimizer.zero_grad()
             net.loss.backward()
             optimizer.step()
-            {mode}
+            net.eval()
         """
     write_tree(tmp_path, {"counter.py": counter})
-    assert len(check_text(dedent(body), str(tmp_path / "train.py"))) == count
+    path = str(tmp_path / "train.py")
+    assert [len(check_text(dedent(body), path, all_rules=every)) for every in (False, True)] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,12 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState, node: as
     if value.made is not None and name in run.constructed.get(value.made, ()):
         return named(run.constructed[value.made][name], key)
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
-        if value.name != "self" and (known := _renamed(known, value.name)).kind == "tensor":
-            # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
-            known = state.attributes[key] = known._replace(places=run.new_place())
+        if (of := value.name) != "self":  # named after that object
+            first, *owners = (of + n[4:] if n.startswith("self") else n for n in (known.name, *known.owners))
+            known = known._replace(name=first, owners=frozenset(owners))
+            if known.kind == "tensor":
+                # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
+                known = state.attributes[key] = known._replace(places=run.new_place())
         return known
     if (method := method_of(cls, name)) is not None:
         if has_decorator(method, "property"):
@@ -115,8 +118,3 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
     if value.kind == "unknown" and not value.given and unparsed(node) in run.index.parametrized:
         return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
     return None
-
-
-def _renamed(value: Value, owner: str) -> Value:  # after that object instead of `self`
-    name, *owners = (owner + n[4:] if n.startswith("self") else n for n in (value.name, *value.owners))
-    return value._replace(name=name, owners=frozenset(owners))

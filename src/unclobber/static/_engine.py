@@ -49,7 +49,8 @@ class FileRun:
         self.returned: list[tuple[Value, FlowState]] = []
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
-        self.round = (0, 0, 0)  # of the innermost loop: clock and node before this round, clock before all
+        self.round = (0, 0, 0, 0)  # of the innermost loop: clock and node before this round, and before all
+        self.held = Value.history_of(())  # what variables, and tuples in them, hold when this round begins
         self.callers: Guards = frozenset()  # the conditions that held where the function was called
         self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
         self.thawed: set[str] = set()  # and those set to require it

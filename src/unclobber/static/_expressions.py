@@ -282,8 +282,7 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
     grad = Grad.NO if state.mode else base.grad
     made = run.tensor(grad, base.nodes, base.may, uses=base.uses, integer=base.integer)
     kept = [(value, "indices") for value in values if value.kind == "tensor" and grad]
-    sure = grad if base.sure else Grad.MAYBE
-    return saving(run, state, node, "index", kept, made, sure) if kept else made
+    return saving(run, state, node, "index", kept, made, grad if base.sure else Grad.MAYBE) if kept else made
 
 
 def _item(run: FileRun, base: Value, index: ast.expr) -> Value:

@@ -39,6 +39,7 @@ class FileIndex:
         """The names, for an item its list's, whose ``parameters()`` the file reads: networks."""
         self.zeroed: set[str] = set()  # the expressions of which the file calls ``zero_grad()``
         self.parametrized: set[str] = set()  # as `conv.bias`, which the file replaces by an `nn.Parameter`
+        self.renewed: set[str] = set()  # variables and attributes that some branch binds or writes to
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}  # where imports were looked for; None if unreadable
         self.imported: dict[str, Definition | None] = {}  # from other files, as far as they were looked up
@@ -46,10 +47,13 @@ class FileIndex:
         self.modules: dict[str, FileIndex | None] = {}  # the files of imported modules, by their names
         self.calls: list[tuple[str, str, bool]] = []  # each: its name, its caller, whether gradients are off
         self.kinds: set[type[ast.AST]] = set()  # of all syntax nodes
-        todo: list[tuple[Any, str, bool]] = [(tree, "", False)]
-        for node, caller, off in todo:
+        todo: list[tuple[Any, str, bool, bool]] = [(tree, "", False, False)]
+        for node, caller, off, chosen in todo:
             kind: Any = type(node)
             self.kinds.add(kind)
+            chosen |= kind is ast.If
+            if chosen and isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+                self.renewed.add(last_name(node.value if kind is ast.Subscript else node))
             if kind is ast.Name:
                 self.assigned[node.id] += type(node.ctx) is ast.Store
             elif kind is ast.Attribute:
@@ -74,7 +78,7 @@ class FileIndex:
             for field in _fields(kind):
                 part = getattr(node, field)
                 children = part if type(part) is list else (part,)
-                todo += [(child, caller, off) for child in children if type(child) not in _NO_PARENTS]
+                todo += [(child, caller, off, chosen) for child in children if type(child) not in _NO_PARENTS]
         self.called = {name for name, _, _ in self.calls}
         self.defined = {each.name: each for each in _top(tree.body) if isinstance(each, Definition)}
 

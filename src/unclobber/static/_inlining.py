@@ -113,6 +113,9 @@ def inline(
     # A block may hold another of its class (`HourglassBlock` of image-relighting).
     is_part = owner is not None and owner.made is not None
     too_deep = run.depth >= DEEPEST or run.stack.count(function) > 3 * is_part or run.evaluated > BUDGET
+    # What it doesn't take is given to the method of another class (`layer_conv_select.py` of BigGAN-PyTorch).
+    taken = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+    too_deep |= function.args.kwarg is None and not keywords.keys() <= taken
     if too_deep or (values is not None and not run.follows(function)) or is_unread(function):
         result = unknown_result(run, state, [*(values or ()), *keywords.values()])
         run.unseen |= result.places

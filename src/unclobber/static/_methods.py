@@ -176,14 +176,8 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 # --- objects and modules -----------------------------------------------------------------------------
 @transfers("object class", f"{_KEEPS_MODULE} state_dict")
 def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the object itself, or its state; note whether it and its parts surely are in training mode."""
-    name, method = call.receiver.name, method_of(call.receiver.data, call.name)
-    if call.name in ("train", "eval") and name != "self":
-        is_on = call.name == "train" and not (call.every or method)
-        parts = [key for key in state.attributes if key.startswith(f"{name}.") and key.endswith(".training")]
-        mode = PLAIN._replace(data=Constant(True)) if is_on else PLAIN
-        state.attributes |= dict.fromkeys([f"{name}.training", *parts], mode)
-    return None if method else PLAIN if call.name == "state_dict" else call.receiver
+    made = PLAIN if call.name == "state_dict" else call.receiver
+    return None if method_of(call.receiver.data, call.name) else made
 
 
 @transfers("object class", "")

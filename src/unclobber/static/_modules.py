@@ -123,8 +123,7 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
         return False
     parts = class_attributes(run, owner.data)
     called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
-    text = unparsed(method)
-    is_cut = any(word in text for word in ("detach", "no_grad", "numpy"))
+    is_cut = any(word in unparsed(method) for word in ("detach", "no_grad", "numpy"))
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 
 

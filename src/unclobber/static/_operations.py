@@ -46,8 +46,7 @@ def operation(
     if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
             return run.tensor(Grad.YES, leaf=Leaf.LEAF, made=run.span(node))
-        origin = _made_in(state, run.span(node))
-        return run.tensor(Grad.NO, origin=origin, integer=plain in _INTEGER_NUMBERS)
+        return run.tensor(Grad.NO, origin=_made_in(state, run.span(node)), integer=plain in _INTEGER_NUMBERS)
     if plain in table.makes_integers and not in_place:
         return run.tensor(Grad.NO, integer=True)
     kinds = tuple([_kind(value, state) for value in values])
@@ -248,8 +247,7 @@ def _overloads(
     results = {role: all(role in overload.results for overload in every) for role in kept}
     keep = all(overload.saves or overload.results for overload in every)
     views = {overload.view for overload in every}
-    view = views.pop() if len(views) == 1 else "maybe" if views else ""
-    return _Forms(every, saving, results, keep, view)
+    return _Forms(every, saving, results, keep, views.pop() if len(views) == 1 else "maybe" if views else "")
 
 
 def _fits(overload: Overload, values: Sequence[str], named: dict[str, str]) -> bool:

@@ -76,9 +76,8 @@ class FileSites(NamedTuple):
 def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
     """Return the places of a file at which a tensor may be written."""
     lines = text.split("\n")
-    top = Scope(path, "<module>", 0, len(lines) + 1)
-    file = FileSites([], [top], lines, {})
-    _visit(tree, file, top, "", 0, off=False)
+    file = FileSites([], [Scope(path, "<module>", 0, len(lines) + 1)], lines, {})
+    _visit(tree, file, file.scopes[0], "", 0, off=False)
     return file
 
 

@@ -176,7 +176,7 @@ def _leave_behind(
     in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
     What one left never came with the other's step (``error = 0.0`` of lstms.pth). Return what each bound.
     """
-    clock, node, _ = run.round
+    clock, node, *_ = run.round
     clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
     (text, holds), is_stepped = condition, left.steps != right.steps
     guards = [frozenset({(text, each)} if is_stepped else {}) for each in (not holds, holds)]
@@ -298,7 +298,7 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
         parts = tuple(renamed_part(over, turn) for turn in range(len(over.data.parts)))
     is_any = bool(run.again) and not parts
     once = is_any or (over.data == "tuple" and len(over.items) == 1)
-    start, outside = run.clock, state.quiet
+    start, outside = (run.clock, len(run.made) - 1), state.quiet
     is_single = not once and over.items[:1] == (TURN,) and _is_single_by_default(run, node, state)
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
@@ -322,7 +322,8 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
         # A call that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset(g for g in state.guards if g in run.callers or "(" not in g[0])
         state.quiet = outside + (is_single and turn > 0)
-        with run.within(round=(run.clock, len(run.made) - 1, start), again=bool(run.again) or turn > 0):
+        round_ = (run.clock, len(run.made) - 1, *start)
+        with run.within(round=round_, held=_held(run, state), again=bool(run.again) or turn > 0):
             state = run.execute(node.body, state)
         for continued in run.continues:
             continued.dead = False
@@ -331,6 +332,14 @@ def _rounds(run: FileRun, node: _Loop, over: Value, state: FlowState) -> FlowSta
             break
     state.quiet = outside
     return state
+
+
+def _held(run: FileRun, state: FlowState) -> tuple[int, int, frozenset[Use]]:
+    """Return the history that surely goes on into a turn: a branch mostly renews lists and attributes."""
+    own, attributes = run.own, ((key.rpartition(".")[2], v) for key, v in state.attributes.items())
+    held = [v for name, v in state.names.items() if v.data != "list" or name not in own.renewed]
+    held += [v for name, v in attributes if own.assigned_attributes[name] and name not in own.renewed]
+    return Value.history_of(part for value in held for part in value.nested())
 
 
 def _is_single_by_default(run: FileRun, node: _Loop, state: FlowState) -> bool:

@@ -75,8 +75,7 @@ def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("einops", "rearrange repeat reduce")
 def _rearranged(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a reduction or a view, or what may be one: the axes that the pattern merges may lie apart."""
-    texts = [str(getattr(value.data, "value", None) or "") for value in call.values[1:]]
-    pattern, how, *_ = (*texts, "", "")
+    pattern, how, *_ = *(str(getattr(v.data, "value", None) or "") for v in call.values[1:]), "", ""
     view = "permute" if pattern and _is_view(pattern) else "reshape"
     repeated = "repeat" if "(" in pattern.partition("->")[2] else "expand"  # `n d -> b n d` copies nothing
     name = {"rearrange": view, "repeat": repeated}.get(call.name) or _REDUCTIONS.get(how)

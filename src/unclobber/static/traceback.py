@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..model import Finding
 from ._clues import CLUES, RULES, Context
-from ._pasted import Pasted, PastedKind, read_pasted
+from ._pasted import PastedKind, read_pasted
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
 from ._sites import WriteSite
 from ._tree import SourceTree
@@ -96,7 +96,9 @@ def _ranked(context: Context) -> list[TracebackCandidate]:
 
 def _sites(context: Context) -> Iterator[WriteSite]:
     """Yield the places of the tree, and the line that torch refused if nothing is known to write there."""
-    sites = [site for site in context.tree.sites if _may_be(site, context.pasted)]
+    kind = context.pasted.kind
+    sites = [site for site in context.tree.sites if (site.kind == "backward") is (kind == "second_backward")]
+    sites = [each for each in sites if kind in ("saved", "expanded") or each.kind not in ("step", "load")]
     yield from sites
     if context.pasted.is_refused and context.needed:
         scope, at = context.needed[-1]
@@ -104,13 +106,6 @@ def _sites(context: Context) -> Iterator[WriteSite]:
             width = len(context.tree.files[scope.path].lines[at - 1])
             span = SourceSpan(at, 0, at, width, at, at, scope.name)
             yield WriteSite(scope.path, at, at, "method", "", "", scope.name, span=span)
-
-
-def _may_be(site: WriteSite, pasted: Pasted) -> bool:
-    if pasted.kind == "second_backward":
-        return site.kind == "backward"
-    may_step = pasted.kind in ("saved", "expanded")  # a parameter may be an expanded tensor
-    return site.kind != "backward" and (may_step or site.kind not in ("step", "load"))
 
 
 def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
