@@ -67,8 +67,9 @@ class Help(Enum):
         "backward that needs the old ones"
     )
     ONE_MODE = (
-        "call backward before the module is put into another mode, or do both forwards in one mode "
-        "(the gradients are then those of that mode)"
+        "give the forward in eval mode clones of the buffers (`torch.func.functional_call`), or run backward "
+        "for its part of the loss before the mode changes, or do both forwards in one mode, whose gradients "
+        "are then computed"
     )
     PAST_TORCH_COPY = "copy each time values come from or go to foreign code: `torch.tensor(a)`, `x.clone()`"
     PAST_TORCH_LATER = "or write after the backward that needs the old values"
