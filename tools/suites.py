@@ -230,6 +230,8 @@ class Compared:
     differences: list[Difference] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     """Tests that passed plain, and did not when they ran plain again."""
+    skipped: list[str] = field(default_factory=list)
+    """Tests that ask how much memory is free, and found too little when they ran in a mode."""
     as_of: set[str] = field(default_factory=set)
     """The commits of the package that the modes were measured on."""
     collected: int = 0
@@ -300,6 +302,9 @@ def compare(runner: Runner, suite: Suite, modes: Iterable[str], longest: float =
                 compared.flaky.append(test)
                 continue
             line = ran.get(test, {"outcome": "not run", "error": ""})
+            if line["outcome"] == "skipped" and re.search(r"(?i)insufficient \w* ?memory", line["error"]):
+                compared.skipped.append(test)  # what else ran then decides, and how much the machine has
+                continue
             compared.differences.append(Difference(test, mode, line["outcome"], line["error"], steady))
     return compared
 
@@ -406,6 +411,11 @@ def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
         f"- {c.suite}: `{test}` does not pass plain each time"
         for c in all_compared
         for test in dict.fromkeys(c.flaky)
+    ]
+    lines += [
+        f"- {c.suite}: `{test}` wants more memory than was free each time"
+        for c in all_compared
+        for test in dict.fromkeys(c.skipped)
     ]
     for compared in all_compared:
         if slow := len(passes(compared.plain)) - len(compared.counted):

@@ -99,6 +99,23 @@ def test_a_sample_is_said_with_what_it_is_of_and_what_was_not_begun_is_named(tmp
     assert "- another: not run\n- it: 1 of its 2 tests ran" in text
 
 
+def test_what_was_skipped_for_want_of_memory_does_not_count(tmp_path: Path) -> None:
+    large = """
+import sys, unittest
+
+def test_large():
+    if "unclobber.session" in sys.modules:
+        raise unittest.SkipTest("{said}")
+"""
+    short, seen = (
+        compare(Runner(folder / "state", 60), suite(folder, large.replace("{said}", said)), ["watch"])
+        for folder, said in ((tmp_path / "s", "Insufficient cpu memory"), (tmp_path / "t", "seen"))
+    )
+    assert (short.differences, len(seen.differences)) == ([], 1)
+    text = page("", [short], Judged({}, {}), ["watch"])[0]
+    assert "- it: `test_it.py::test_large` wants more memory than was free each time" in text
+
+
 def test_what_can_t_be_imported_is_said_without_the_folders_of_this_machine(tmp_path: Path) -> None:
     broken = suite(tmp_path / "s", "from pytest import nothing_of_that_name\n")
     compared = compare(Runner(tmp_path / "state", 60), broken, [])
