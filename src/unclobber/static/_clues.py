@@ -95,8 +95,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
     elif pasted.is_parameter:
         reason = f"version {pasted.expected} when it was saved: written before, as parameters are by steps"
         filled, saved = site.path in context.filled, CheckRule.SAVED in rules
-        step = Clue(4.0 - (site.kind == "load"), reason, -filled)
-        yield step if is_update else Clue(0.0, "", saved - 1)
+        yield Clue(4.0 - (site.kind == "load"), reason, -filled) if is_update else Clue(0.0, "", saved - 1)
     else:
         yield Clue(-6.0, "", -1) if is_update else Clue(2.0)
     if site.how == "forward":
@@ -342,8 +341,7 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
     if min(backwards, default=site.line) < site.line < max(backwards, default=site.line):
         # So it is in right programs, too, and which of several was run is not known.
         others = {each.path for each in context.tree.sites if each.kind == "step"} - {site.path}
-        alone = not others or context.folders
-        certainty = 0 if alone and (retains or context.suspicions(site)) else -1
+        certainty = 0 if (not others or context.folders) and (retains or context.suspicions(site)) else -1
         yield Clue(2.0, "a backward precedes it, and another follows", certainty)
     elif backwards and site.line > max(backwards) and not (retains and len(backwards) == 1):
         yield Clue(-1.0, "", -1)  # only a graph that is kept for the next turn needs what it changes

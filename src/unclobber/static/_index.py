@@ -91,8 +91,7 @@ class FileIndex:
             self.trained.add(network)
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
-        text = dotted(node)
-        head, _, tail = text.partition(".")
+        head, _, tail = dotted(node).partition(".")
         head = self.imports.get(head, head)
         return f"{head}.{tail}" if tail else head
 

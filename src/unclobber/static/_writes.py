@@ -93,8 +93,7 @@ def saving(
     bit, span = run.new_node(), run.span(node)
     for value, role in kept:
         save(state, SaveEffect(value, name, role, span, bit, grad))
-    nodes = result.nodes | (bit if grad == Grad.YES else 0)
-    return result._replace(nodes=nodes, may=result.may | bit)
+    return result._replace(nodes=result.nodes | (bit if grad == Grad.YES else 0), may=result.may | bit)
 
 
 def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:

@@ -24,8 +24,7 @@ class Difference(NamedTuple):
 
 def compared(first: torch.Tensor, second: torch.Tensor) -> Difference:
     rounded = first.is_floating_point() or first.is_complex()
-    allowed = ROUNDING * torch.finfo(first.dtype).eps if rounded else 0.0
-    return Difference(difference(first, second), allowed)
+    return Difference(difference(first, second), ROUNDING * torch.finfo(first.dtype).eps if rounded else 0.0)
 
 
 def difference(first: torch.Tensor, second: torch.Tensor) -> float:

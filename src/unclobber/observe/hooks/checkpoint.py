@@ -24,7 +24,6 @@ import torch
 
 from ...source import Stack, is_library, of_program
 from ...torch_internals import compat
-from ...torch_internals.compat import hook_stack
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
@@ -232,7 +231,7 @@ def _forward_was_compiled() -> bool:
     Under a mode Dynamo runs the code as it is written, which saves in another order: backward would get one
     tensor in place of another (test_a_compiled_block_that_writes_a_buffer_in_a_checkpoint).
     """
-    top = hook_stack.top()
+    top = compat.hook_stack.top()
     known = None if top is None else compat.entries.checkpoint_of(top[0])
     codes = (code for save in runs_of(known[0])[0] for code in save.stack[::2]) if known else ()
     return any(map(compat.compilers.is_of_aotautograd, codes))

@@ -95,9 +95,9 @@ def _fails(probe: StandInSession) -> Iterator[Off]:
 
 @contextlib.contextmanager
 def _plain() -> Iterator[None]:
-    """Run in plain surroundings: without the program's modes, and without its warning filters.
+    """Run in plain surroundings: without the program's modes, transforms and warning filters.
 
-    torch's own warnings about its features concern no program here.
+    Hooks are allowed, and torch's own warnings about its features concern no program here.
     """
     on_cuda = torch.is_autocast_enabled("cuda")
     with (
@@ -107,14 +107,20 @@ def _plain() -> Iterator[None]:
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
         torch.autocast("cuda", enabled=False) if on_cuda else contextlib.nullcontext(),
+        compat.compilers.outside_transforms(),
+        contextlib.ExitStack() as ends,
     ):
+        ends.callback(compat.hook_stack.allow())
         yield
 
 
 def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
+    """Return what is wrong; None, too, where the program has replaced what a self-test would call."""
     probe.changed_holders.clear()
     try:
         return program(probe)
+    except compat.entries.ReplacedError:
+        return None
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
@@ -164,11 +170,11 @@ def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
 
 def _calls(probe: StandInSession) -> str | None:
     """Check that calls are counted by two that torch refuses before its engine starts."""
-    constant = _constant(1).sum()
+    constant, own = _constant(1).sum(), compat.entries.own
     before = backward_calls.count
-    for call in (constant.backward, functools.partial(torch.autograd.grad, constant, constant)):
+    for call in (own(torch.autograd.backward), functools.partial(own(torch.autograd.grad), inputs=constant)):
         with contextlib.suppress(RuntimeError):
-            call()
+            call(constant)
     seen = backward_calls.count - before
     return None if seen == 2 else f"{seen} of 2 calls were seen"
 
@@ -216,7 +222,7 @@ def _on_ctx(function: Any) -> Callable[[StandInSession], str | None]:
 def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the input and output of a checkpoint that reads a tensor which is then overwritten."""
     x, factor = _leaf(), _constant(2)
-    checkpoint = compat.entries.checkpoint_at_once()
+    checkpoint = compat.entries.own(torch.utils.checkpoint.checkpoint)
     with Patches() as patches:
         patches.replace(*compat.entries.CHECKPOINT_DEVICE, "cpu")  # else it starts a driver to find a device
         y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)

@@ -18,7 +18,6 @@ import torch
 
 from ...source import Stack, frames, of_program
 from ...torch_internals import compat
-from ...torch_internals.compat import hook_stack
 from ...torch_internals.patches import Patches, StandIn
 from ..native import core
 from ..record import (
@@ -117,13 +116,16 @@ class SavedTensorHooks:
         The program's hooks that are entered already are still called, unless ``over_programs``: then they
         stay below these, unused, until ``leave``.
         """
-        outer = None if over_programs else hook_stack.top()
+        outer = None if over_programs else compat.hook_stack.top()
         self._pushed = self._native is None or not self._native.hook(True)
         around = (*active(), self)
         if self._pushed or compat.entries.engine_may_need_threads():
             self._below = self.pack
-            hook_stack.mark_hooks_below(self.pack)
-            _push(self.pack, self.unpack)
+            compat.hook_stack.mark_hooks_below(self.pack)
+            try:
+                _push(self.pack, self.unpack)
+            except RuntimeError:  # the program forbids hooks here, or a transform: `resume` pushes them
+                self._set_aside = True
         if not self._pushed:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._queue, self._see is compat.dispatcher.see_writes)
@@ -148,7 +150,7 @@ class SavedTensorHooks:
         own = [] if self._over is None else [self._over[0]]
         if self._below is not None and not self._set_aside:
             own.append(self.pack)
-            hook_stack.clear_hooks_below(self._below)
+            compat.hook_stack.clear_hooks_below(self._below)
         _take_off(own)
         self._over, self._left = None, True
         if not local.thread.hooks and not _frozen.is_set():
@@ -162,7 +164,7 @@ class SavedTensorHooks:
 
     def _innermost(self) -> bool:
         if self._is_pushed():
-            top = hook_stack.top()
+            top = compat.hook_stack.top()
             # torch 2.6 doesn't show a thread of its engine what it has there (test_threads_of_the_engine.py).
             hidden = top is None and not compat.behaviour.shows_top_hooks and self not in local.thread.hooks
             return hidden or top == (self.pack, self.unpack)
@@ -171,7 +173,7 @@ class SavedTensorHooks:
     def set_aside(self) -> None:
         """Pop the hooks if they are innermost, because code begins that refuses any hooks."""
         if self._below is not None and not self._set_aside and self._innermost():
-            hook_stack.pop()
+            compat.hook_stack.pop()
             self._set_aside = True
 
     def in_transform(self) -> tuple[Pack, Unpack] | None:
@@ -208,12 +210,11 @@ class SavedTensorHooks:
                 origins[-1] = None  # an old value is no tensor of the program's
             return tensor if again is None else again
 
-        pair = transformed_pack, compat.kept.recognizable(transformed_unpack)
-        return pair if self._innermost() else None
+        return (transformed_pack, compat.kept.recognizable(transformed_unpack)) if self._innermost() else None
 
     def resume(self) -> None:  # the code that refuses hooks has ended
         if self._set_aside:
-            hook_stack.push(self.pack, self.unpack)
+            compat.hook_stack.push(self.pack, self.unpack)
             self._set_aside = False
 
     @contextlib.contextmanager
@@ -234,16 +235,16 @@ class SavedTensorHooks:
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
         pushed = self._is_pushed()
-        was_on_top = hook_stack.top() == (old, self.unpack) and (pushed or old is not self._below)
+        was_on_top = compat.hook_stack.top() == (old, self.unpack) and (pushed or old is not self._below)
         if was_on_top:
-            hook_stack.pop()
+            compat.hook_stack.pop()
         elif pushed or not self._innermost():
             return
         self.pack = new
         # The native core's saves go to no hooks on the stack: the first exchange pushes ``new``, the second
         # only pops it.
         if pushed or not was_on_top:
-            hook_stack.mark_hooks_below(new)
+            compat.hook_stack.mark_hooks_below(new)
             _push(new, self.unpack)
 
     def _with_fingerprints(
@@ -560,7 +561,7 @@ def innermost() -> SavedTensorHooks | None:
 
 def install(patches: Patches) -> None:
     """Replace torch's functions for hooks until ``patches`` is undone."""
-    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
+    compat.hook_stack.install(patches, _on_push, _on_disable, _on_enable)
     if (native := core.loaded().module) is not None:
         open_memory.on_shown = native.show
         patches.at_undo(native.forget)
@@ -572,7 +573,7 @@ def _push(pack: Pack, unpack: Unpack) -> None:
     native = core.loaded().module
     if native is not None:
         native.pushes()
-    hook_stack.push(pack, unpack)
+    compat.hook_stack.push(pack, unpack)
 
 
 def _take_off(own: list[Pack]) -> None:
@@ -582,8 +583,8 @@ def _take_off(own: list[Pack]) -> None:
     is popped instead (test_hooks_left_in_another_order).
     """
     others = []
-    while own and (pair := hook_stack.top()) is not None:
-        hook_stack.pop()
+    while own and (pair := compat.hook_stack.top()) is not None:
+        compat.hook_stack.pop()
         if pair[0] in own:
             own.remove(pair[0])
         else:

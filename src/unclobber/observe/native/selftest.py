@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -27,9 +28,15 @@ class _StandInLedger:
 def why_it_fails(module: Any) -> str | None:
     """Return the failure of the self-test, as a clause; None if saves and unpacks are recorded correctly."""
     nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
-    # no hook and no mode of the program's is called
-    with compat.unseen.unseen_by_modes(), torch.inference_mode(False), torch.enable_grad(), nobodys:
-        return _exercise(module) or _unpushed(module)
+    # No hook, no mode and no transform of the program's is called, and none may forbid these hooks.
+    with (
+        compat.unseen.unseen_by_modes(),
+        compat.compilers.outside_transforms(),
+        contextlib.ExitStack() as ends,
+    ):
+        ends.callback(compat.hook_stack.allow())
+        with torch.inference_mode(False), torch.enable_grad(), nobodys:
+            return _exercise(module) or _unpushed(module)
 
 
 class _SavingProgram:
@@ -55,7 +62,7 @@ class _SavingProgram:
         with torch.no_grad():
             self.weight.add_(1)
         if in_engine:
-            self.loss.backward()
+            compat.entries.run_backward(self.loss, torch.ones(()))  # no function of the program's
         gradient = self.x.grad if in_engine else self.node(self.constant)[0]
         if [(saved.version, saved.alias.tolist()) for saved in self.needed] != [(0, [4.0, 4.0])]:
             return "a write was not noticed"

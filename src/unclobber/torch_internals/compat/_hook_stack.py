@@ -104,6 +104,10 @@ class HookStack:
     def pop(self) -> None:
         getattr(_HOME, _POP)()
 
+    def allow(self) -> Callable[[], Any]:  # whatever forbids hooks, until what is returned is called
+        message, _ = getattr(_HOME, _MESSAGE)(), getattr(_HOME, _ENABLE)()
+        return lambda: message and getattr(_HOME, _DISABLE)(message)
+
     def top(self) -> tuple[Any, Any] | None:
         if not behaviour.shows_top_hooks:
             return self._pushed.pairs[-1] if self._pushed.pairs else None

@@ -364,8 +364,7 @@ def written_arguments(op: Any) -> tuple[int | str, ...]:
 
 def operator_name(operator: Any) -> str:
     """Return ``name.overload`` of an operator as ``Library.impl`` takes it: a text, or an ``OpOverload``."""
-    name = operator if isinstance(operator, str) else operator.name()
-    return str(name).rpartition("::")[2]
+    return str(operator if isinstance(operator, str) else operator.name()).rpartition("::")[2]
 
 
 def is_foreign_operator(function: Any) -> bool:

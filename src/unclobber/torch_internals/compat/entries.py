@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -222,26 +222,26 @@ def _variables(function: Any) -> dict[str, Any]:
     return variables
 
 
-def checkpoint_at_once() -> Callable[..., Any]:
-    """Return ``checkpoint`` without its wrapper, which imports Dynamo (a second) to keep Dynamo away."""
-    entry: Any = torch.utils.checkpoint.checkpoint
-    plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
-    return plain
+class ReplacedError(Exception):
+    """The program has put a function of its own in the place of one of torch's: no self-test may call it."""
+
+
+def own(function: Any) -> Any:
+    """Return torch's function below what wraps it, such as what keeps Dynamo away, and imports it (a second).
+
+    Raises:
+        ReplacedError: It is none of torch's.
+    """
+    function = inspect.unwrap(function)
+    if not getattr(getattr(function, "__code__", None), "co_filename", "").startswith(FOLDERS):
+        raise ReplacedError
+    return function
 
 
 def checkpoint_calls(name: str) -> bool:
-    """Return whether ``checkpoint``, or a function of its module that it calls, looks up ``name`` there."""
-    entry = checkpoint_at_once()
-    home, seen = vars(sys.modules[entry.__module__]), set()
-    todo: list[Any] = [entry]
-    while todo:
-        code = getattr(todo.pop(), "__code__", None)
-        if code is not None and code not in seen:
-            seen.add(code)
-            if name in code.co_names:
-                return True
-            todo += [home.get(called) for called in code.co_names]
-    return False
+    """Return whether ``checkpoint``, or another function of its module, looks up ``name`` there."""
+    functions = [own(torch.utils.checkpoint.checkpoint), *vars(torch.utils.checkpoint).values()]
+    return any(name in getattr(getattr(each, "__code__", None), "co_names", ()) for each in functions)
 
 
 def is_checkpoint(node: Any) -> bool:

@@ -141,8 +141,7 @@ def _kept_under(node: Any, role: str) -> Iterator[tuple[str, Any]]:
     many = isinstance(value, (list, tuple))
     for index, element in enumerate(value if many else (value,)):
         key = storage_key_or_none(element) if isinstance(element, torch.Tensor) else None
-        kept = answers[key][1] if key in answers else element
-        yield (f"{role}[{index}]" if many else role), kept
+        yield (f"{role}[{index}]" if many else role), answers[key][1] if key in answers else element
 
 
 def _unpacked(node: Any, role: str, answers: _Answers) -> Any:

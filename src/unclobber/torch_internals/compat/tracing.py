@@ -135,8 +135,7 @@ def _offset(code: CodeType, instruction: Any) -> int:
         return -1
     span = at.lineno, at.end_lineno, at.col_offset, at.end_col_offset
     alike = [2 * n for n, position in enumerate(code.co_positions()) if position == span]
-    same = [offset for offset in alike if code.co_code[offset] == instruction.opcode]
-    return next(iter(same or alike), -1)
+    return next(iter([at for at in alike if code.co_code[at] == instruction.opcode] or alike), -1)
 
 
 def written_inputs(graph: Any) -> Iterator[tuple[int, str, Any]]:
