@@ -68,6 +68,7 @@ LOSSES = {
 }
 
 
+@quiet_script
 @pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_transforms_keep_nothing(context, loss):
