@@ -154,6 +154,9 @@ FEATURES = {
     "refusal in a traced branch": Feature(
         TORCH[:2] != (2, 7), "2.8", "2.7 refuses with an error of Dynamo's, which we leave as it is"
     ),
+    "warning of full backward hooks": Feature(
+        _has_text("utils/hooks.py", "Full backward hook is firing"), "2.13", "torch doesn't warn before"
+    ),
     "checkpoint without sympy": Feature(
         TORCH >= (2, 8), "2.8", "torch's own torch.utils.checkpoint imports sympy before"
     ),

@@ -16,6 +16,7 @@ from torch.optim.optimizer import _global_optimizer_pre_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from torch_features import needs
 from unclobber.observe.native import core
 from unclobber.torch_internals.compat import behaviour
 from unclobber.torch_internals.patches import original_of
@@ -263,7 +264,12 @@ def place_of_torchs_warning():
         (hooks_of_all_optimizers, 0, 1),
         (frames_below_hooks, False, not NATIVE),
         (frames_below_a_shared_gradient, False, True),
-        (place_of_torchs_warning, "test_limits.py", "test_limits.py" if NATIVE else "__init__.py"),
+        pytest.param(
+            place_of_torchs_warning,
+            "test_limits.py",
+            "test_limits.py" if NATIVE else "__init__.py",
+            marks=needs("warning of full backward hooks"),
+        ),
         (tensors_of_the_collector, (1, "SinBackward0"), (2, "SinBackward0")),
     ],
 )
