@@ -195,5 +195,5 @@ def _what_native_brings() -> str:
         return ""
     return (
         "unclobber: the Python core ran; `unclobber build-native`, half a minute once, makes a native one: "
-        "steps of ten real programs took 1.03 times a plain one's time with it, and 1.45 without (medians)\n"
+        "steps of ten real programs took 1.04 times a plain one's time with it, and 1.40 without (medians)\n"
     )
