@@ -66,7 +66,7 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     role = role_of(node, saved)
     if node is not None and role is not None:
         name = node_name(node)
-        if name.startswith("Prod") and not saved.alias.dim():  # `prod_backward` gives `grad` itself
+        if name.startswith("Prod") and role == "self" and not saved.alias.dim():  # `grad` is the gradient
             return True
         if torch_table().needs_shape_alone(name, role, compat.graph.reduction_of(node)):
             return True
