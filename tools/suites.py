@@ -407,17 +407,12 @@ def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
         for c in all_compared
         if c.ran < c.collected
     ]
-    lines += [
-        f"- {c.suite}: `{test}` does not pass plain each time"
-        for c in all_compared
-        for test in dict.fromkeys(c.flaky)
-    ]
-    lines += [
-        f"- {c.suite}: `{test}` wants more memory than was free each time"
-        for c in all_compared
-        for test in dict.fromkeys(c.skipped)
-    ]
     for compared in all_compared:
+        lines += [
+            f"- {compared.suite}: `{t}` does not pass plain each time" for t in dict.fromkeys(compared.flaky)
+        ]
+        short = dict.fromkeys(compared.skipped)
+        lines += [f"- {compared.suite}: `{test}` wants more memory than was free each time" for test in short]
         if slow := len(passes(compared.plain)) - len(compared.counted):
             lines.append(f"- {compared.suite}: {slow} that take more than {compared.longest:.0f} s plain")
         for test, line in compared.plain.items():

@@ -327,7 +327,7 @@ def backward(
     state.maybe_reached |= maybe
     if last := max((bit for bit in state.freed if bit & value.nodes), default=0):
         made, freed = None if span.inner else run.maker(last), state.freed[last]
-        less += run.round[3] < last.bit_length() - 1 <= run.round[1] and not last & run.held[0]
+        less += run.round[3] < last.bit_length() - 1 <= run.round[1] and not last & run.held[0]  # see `_held`
         run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, saved=made, needed=span, freed=freed))
     state.retained = (span, frozenset(reached | maybe)) if retain else None
     if retain:
@@ -366,7 +366,7 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
                 # A part without a gradient is not stepped: the second head of a network (`sac.py` of adiayn).
                 hidden += bool(step.reached) and not concerns(use.owner, step.reached)
                 carried = "carried" if run.round[2] < use.clock <= run.round[0] else ""
-                hidden += bool(carried) and use not in run.held[2]  # as in `backward`
+                hidden += bool(carried) and use not in run.held[2]  # the same
                 suspicion = Suspicion(step.rule, step.confidence - less - hidden, step.span, use.span, needed)
                 run.suspect(state, suspicion._replace(name=use.owner, more=carried))
 

@@ -108,9 +108,8 @@ def _plain() -> Iterator[None]:
         torch.autocast("cpu", enabled=False),
         torch.autocast("cuda", enabled=False) if on_cuda else contextlib.nullcontext(),
         compat.compilers.outside_transforms(),
-        contextlib.ExitStack() as ends,
+        compat.hook_stack.allowed(),
     ):
-        ends.callback(compat.hook_stack.allow())
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -32,11 +31,12 @@ def why_it_fails(module: Any) -> str | None:
     with (
         compat.unseen.unseen_by_modes(),
         compat.compilers.outside_transforms(),
-        contextlib.ExitStack() as ends,
+        compat.hook_stack.allowed(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        nobodys,
     ):
-        ends.callback(compat.hook_stack.allow())
-        with torch.inference_mode(False), torch.enable_grad(), nobodys:
-            return _exercise(module) or _unpushed(module)
+        return _exercise(module) or _unpushed(module)
 
 
 class _SavingProgram:

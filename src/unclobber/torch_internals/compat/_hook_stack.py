@@ -6,6 +6,7 @@ them. Both public entries call the functions that are replaced here, so inner ho
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -104,9 +105,12 @@ class HookStack:
     def pop(self) -> None:
         getattr(_HOME, _POP)()
 
-    def allow(self) -> Callable[[], Any]:  # whatever forbids hooks, until what is returned is called
-        message, _ = getattr(_HOME, _MESSAGE)(), getattr(_HOME, _ENABLE)()
-        return lambda: message and getattr(_HOME, _DISABLE)(message)
+    def allowed(self) -> contextlib.ExitStack:  # whatever forbids hooks, until it is left
+        ends, message = contextlib.ExitStack(), getattr(_HOME, _MESSAGE)()
+        getattr(_HOME, _ENABLE)()
+        if message is not None:
+            ends.callback(getattr(_HOME, _DISABLE), message)
+        return ends
 
     def top(self) -> tuple[Any, Any] | None:
         if not behaviour.shows_top_hooks:

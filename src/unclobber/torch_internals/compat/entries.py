@@ -227,11 +227,7 @@ class ReplacedError(Exception):
 
 
 def own(function: Any) -> Any:
-    """Return torch's function below what wraps it, such as what keeps Dynamo away, and imports it (a second).
-
-    Raises:
-        ReplacedError: It is none of torch's.
-    """
+    """Return torch's function below its wrappers, one of which imports Dynamo; raise if it isn't torch's."""
     function = inspect.unwrap(function)
     if not getattr(getattr(function, "__code__", None), "co_filename", "").startswith(FOLDERS):
         raise ReplacedError
